@@ -3,21 +3,46 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := capture replay traces tools
-NATIVE := $(wildcard capture/csrc/*.[ch] replay/csrc/*.[ch] replay/csrc/*.py) setup.py
+NATIVE := $(wildcard capture/csrc/*.[ch] replay/csrc/*.[ch] replay/csrc/*.py)
 
 .PHONY: help setup demo test lint typing native bench clean
 
 help:    ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@sed -n 's/^\([a-z]*\): .*## /  \1\t/p' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready ## everything a checkout needs: system packages, venv, C code
+setup: $(VENV)/.native ## all a checkout needs: system packages, environment, C code
 
-native:  ## rebuild the C code in place
-	$(BIN)/python setup.py -q build_ext --inplace
+demo: setup ## capture a real 500 MB checkpoint, replay it coalesced and direct, compare
+	@PATH="$(CURDIR)/$(BIN):$$PATH" docs/demo/run
+
+test: lint ## every check: linter, type checker, all tests
+	$(BIN)/python -m pytest
+
+bench: setup ## the measured claims, each against its peer in the same run
+	@for b in tests/bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
 lint: setup typing ## formatter, linter and type checker
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-typing:  ## show type checkers the folders under their import names
+typing: ## show type checkers the folders under their import names
 	@mkdir -p build/typing/iotrace
 	@for p in $(PACKAGES); do ln -sfn ../../../$$p build/typing/iotrace/$$p; done
+
+native: ## rebuild the C code in place
+	$(BIN)/python setup.py -q build_ext --inplace
+
+clean: ## remove what was built; setuptools would ship deleted modules from build/
+	rm -rf build dist *.egg-info capture/*.so replay/*.so $(VENV)
+
+$(VENV)/.ready: pyproject.toml setup.py constraints.txt .ci/packages
+	@PYTHON=$(PYTHON) .ci/packages
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "setup: Python 3.11 or newer is needed: make PYTHON=python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -U -c constraints.txt pip setuptools cffi
+	$(BIN)/pip install -q --no-build-isolation -c constraints.txt -e . --group dev
+	@touch $@
+
+$(VENV)/.native: $(VENV)/.ready $(NATIVE)
+	$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
