@@ -1,0 +1,297 @@
+"""The raw log of one process, read as numpy columns.
+
+The layout is `csrc/record.h`. A log is readable at any instant, also of a process that was killed
+in the middle of a record: what is not complete is counted in `RawLog.torn_records` and left out.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.traces.errors import CaptureError
+
+MAGIC = 0x31474F4C52544F49
+VERSION = 1
+SUFFIX = ".raw"
+
+RECORD = np.dtype(
+    [
+        ("start_ns", "<u8"),
+        ("end_ns", "<u8"),
+        ("offset", "<i8"),
+        ("length", "<i8"),
+        ("result", "<i8"),
+        ("address", "<u8"),
+        ("file", "<u4"),
+        ("flags", "<u4"),
+        ("text_bytes", "<u4"),
+        ("api", "u1"),
+        ("offset_source", "u1"),
+        ("op", "<u2"),
+    ]
+)
+
+CHUNK_HEADER = np.dtype([("owner_tid", "<u4"), ("next_slot", "<u4"), ("reserved", "<u8", (7,))])
+
+LOG_HEADER = np.dtype(
+    [
+        ("magic", "<u8"),
+        *((name, "<u4") for name in ("version", "header_bytes", "chunk_bytes", "slot_bytes")),
+        *((name, "<u4") for name in ("pid", "parent_pid")),
+        ("pid_start_ticks", "<u8"),
+        ("boot_id", "S40"),
+        *((name, "<u8") for name in ("monotonic_ns", "realtime_ns")),
+        *((name, "<u4") for name in ("chunks", "files")),
+        *(
+            (name, "<u8")
+            for name in (
+                "dropped_records",
+                "dropped_bytes_read",
+                "dropped_bytes_written",
+                "unknown_descriptors",
+                "cut_texts",
+                "ignored_opens",
+                "ignored_bytes_read",
+                "other_bytes_read",
+                "other_bytes_written",
+                "own_bytes_read",
+                "ignored_bytes_written",
+            )
+        ),
+        *((name, "<u4") for name in ("op_names_at", "op_names_count")),
+        *((name, "<u4") for name in ("api_names_at", "api_names_count")),
+        *((name, "<u4") for name in ("offset_source_names_at", "offset_source_names_count")),
+        *((name, "<u4") for name in ("argv_at", "argv_bytes")),
+        *((name, "<u4") for name in ("rank_at", "rank_bytes")),
+        *((name, "<u4") for name in ("executable_at", "executable_bytes")),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What a log does not hold, counted by the preload library (counts and bytes)."""
+
+    dropped_records: int
+    dropped_bytes_read: int
+    dropped_bytes_written: int
+    unknown_descriptors: int
+    cut_texts: int
+    ignored_opens: int
+    ignored_bytes_read: int
+    ignored_bytes_written: int
+    other_bytes_read: int
+    other_bytes_written: int
+    own_bytes_read: int
+
+
+@dataclass(frozen=True)
+class LogHeader:
+    """Who wrote the log, when, and the names its numbers stand for."""
+
+    pid: int
+    parent_pid: int
+    pid_start_ticks: int
+    boot_id: str
+    monotonic_ns: int
+    realtime_ns: int
+    argv: tuple[str, ...]
+    rank_variables: dict[str, str]
+    executable: str
+    op_names: tuple[str, ...]
+    api_names: tuple[str, ...]
+    offset_source_names: tuple[str, ...]
+    outside: Outside
+
+
+@dataclass(frozen=True)
+class RawLog:
+    """The complete records of one process, thread by thread in order of issue.
+
+    Attributes:
+        slots: every slot of the file, mapped read-only, not copied.
+        positions: index into `slots` of each complete record.
+        threads: kernel thread id of each complete record.
+        torn_records: slots handed out whose record was never completed.
+        is_cut: the file ends before the last chunk that was handed out.
+    """
+
+    path: Path
+    header: LogHeader
+    slots: npt.NDArray[Any]
+    positions: npt.NDArray[np.int64]
+    threads: npt.NDArray[np.uint32]
+    torn_records: int
+    is_cut: bool
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def records(self) -> npt.NDArray[Any]:
+        """A copy of all records with dtype `RECORD`; `column` costs less."""
+        return self.slots[self.positions]
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return one field of all records."""
+        gathered: npt.NDArray[Any] = self.slots[name][self.positions]
+        return gathered
+
+    def rows(self, *ops: str) -> npt.NDArray[np.int64]:
+        """Return the indices of the records with one of these ops."""
+        codes = [code for code, name in enumerate(self.header.op_names) if name in ops]
+        return np.flatnonzero(np.isin(self.column("op"), codes))
+
+    def text(self, row: int) -> bytes:
+        """Return the text that follows a record; empty if it has none."""
+        position = int(self.positions[row])
+        text_bytes = int(self.slots[position]["text_bytes"])
+        end = position + 1 + slots_of(text_bytes)
+        return self.slots[position + 1 : end].tobytes()[:text_bytes]
+
+
+def slots_of(text_bytes: int) -> int:
+    """Return how many slots a text takes."""
+    return -(-text_bytes // RECORD.itemsize)
+
+
+def read_raw_log(path: str | Path) -> RawLog:
+    """Map a raw log and find its complete records.
+
+    Raises:
+        CaptureError: the file is no raw log, or too short to hold a log's header.
+    """
+    path = Path(path)
+    data = mapped(path)
+    header = read_fields(path, data)
+    header_bytes, chunk_bytes = int(header["header_bytes"]), int(header["chunk_bytes"])
+    whole_slots = max(0, len(data) - header_bytes) // RECORD.itemsize
+    slots = np.frombuffer(data, RECORD, count=whole_slots, offset=header_bytes)
+    chunks = list(read_chunks(slots, chunk_bytes // RECORD.itemsize, int(header["chunks"]), header))
+    counts = [len(chunk.positions) for chunk in chunks]
+    owners = np.array([chunk.owner_tid for chunk in chunks], np.uint32)
+    positions = [chunk.positions for chunk in chunks]
+    return RawLog(
+        path=path,
+        header=describe(data, header),
+        slots=slots,
+        positions=np.concatenate(positions) if positions else np.empty(0, np.int64),
+        threads=np.repeat(owners, counts),
+        torn_records=sum(chunk.torn_records for chunk in chunks),
+        is_cut=len(data) < header_bytes + int(header["chunks"]) * chunk_bytes,
+    )
+
+
+def mapped(path: Path) -> mmap.mmap:
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except ValueError:  # an empty file cannot be mapped
+        raise CaptureError(f"{path} is empty: the process wrote nothing, delete it") from None
+    except OSError as error:
+        raise CaptureError(f"cannot read {path}: {error.strerror}; check the path") from None
+
+
+def read_fields(path: Path, data: mmap.mmap) -> Any:
+    """Return the header's fields after checking that they can be trusted."""
+    if len(data) < LOG_HEADER.itemsize:
+        raise CaptureError(f"{path} is cut inside its header; nothing of it can be recovered")
+    header = np.frombuffer(data, LOG_HEADER, count=1)[0]
+    if int(header["magic"]) != MAGIC:
+        raise CaptureError(f"{path} is not a raw log; give the folder that capture wrote")
+    if int(header["version"]) != VERSION:
+        raise CaptureError(
+            f"{path} has raw log version {header['version']}, this iotrace reads {VERSION}; "
+            "recover it with the version that captured it"
+        )
+    chunk_bytes, slot_bytes = int(header["chunk_bytes"]), int(header["slot_bytes"])
+    if slot_bytes != RECORD.itemsize or chunk_bytes < 2 * slot_bytes or chunk_bytes % slot_bytes:
+        raise CaptureError(f"{path} has a damaged header; leave it out of the folder")
+    if len(data) < int(header["header_bytes"]):
+        raise CaptureError(f"{path} is cut inside its header; nothing of it can be recovered")
+    return header
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The complete records of one chunk: their positions among all slots of the log."""
+
+    owner_tid: int
+    positions: npt.NDArray[np.int64]
+    torn_records: int
+
+
+def read_chunks(
+    slots: npt.NDArray[Any], slots_per_chunk: int, chunk_count: int, header: Any
+) -> Iterator[Chunk]:
+    """Yield the chunks in use; a chunk that was never written has owner 0."""
+    heads = slots.view(CHUNK_HEADER)
+    for start in range(0, min(len(slots), chunk_count * slots_per_chunk), slots_per_chunk):
+        owner_tid = int(heads[start]["owner_tid"])
+        if owner_tid == 0:
+            continue
+        used = min(int(heads[start]["next_slot"]), slots_per_chunk, len(slots) - start)
+        positions, torn = complete_records(slots[start : start + used], header)
+        yield Chunk(owner_tid, positions + start, torn)
+
+
+def complete_records(chunk: npt.NDArray[Any], header: Any) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the indices of the complete records of a chunk and the number of torn ones."""
+    is_record = np.ones(len(chunk), np.bool_)
+    is_record[:1] = False  # slot 0 is the chunk's own header
+    next_record = 1
+    for row in np.flatnonzero(chunk["text_bytes"]):
+        if row < next_record:  # text that happens to look like a record with text
+            continue
+        next_record = int(row) + 1 + slots_of(int(chunk["text_bytes"][row]))
+        is_record[row + 1 : next_record] = False
+        if next_record > len(chunk):  # its text was cut off with the file
+            is_record[row] = False
+    cut = int(next_record > len(chunk))
+    complete = is_record & (chunk["op"] != 0) & (chunk["op"] < header["op_names_count"])
+    complete &= chunk["api"] < header["api_names_count"]
+    complete &= chunk["offset_source"] < header["offset_source_names_count"]
+    return np.flatnonzero(complete), int(np.count_nonzero(is_record & ~complete)) + cut
+
+
+def describe(data: mmap.mmap, header: Any) -> LogHeader:
+    """Turn the header's fields and its texts into values."""
+
+    def names(field: str) -> tuple[str, ...]:
+        at, count = int(header[f"{field}_at"]), int(header[f"{field}_count"])
+        return tuple(decode(data[at : int(header["header_bytes"])].split(b"\0", count)[:count]))
+
+    def texts(field: str) -> list[str]:
+        at, text_bytes = int(header[f"{field}_at"]), int(header[f"{field}_bytes"])
+        if text_bytes == 0:
+            return []
+        return decode(data[at : at + text_bytes].removesuffix(b"\0").split(b"\0"))
+
+    variables = (text.partition("=") for text in texts("rank") if text)
+    return LogHeader(
+        pid=int(header["pid"]),
+        parent_pid=int(header["parent_pid"]),
+        pid_start_ticks=int(header["pid_start_ticks"]),
+        boot_id=header["boot_id"].decode("ascii", "replace").strip(),
+        monotonic_ns=int(header["monotonic_ns"]),
+        realtime_ns=int(header["realtime_ns"]),
+        argv=tuple(texts("argv")),
+        rank_variables={name: value for name, _, value in variables},
+        executable="".join(texts("executable")[:1]),
+        op_names=names("op_names"),
+        api_names=names("api_names"),
+        offset_source_names=names("offset_source_names"),
+        outside=Outside(**{field.name: int(header[field.name]) for field in fields(Outside)}),
+    )
+
+
+def decode(texts: Sequence[bytes]) -> list[str]:
+    """Decode file names and arguments; bytes that are no UTF-8 survive as surrogates."""
+    return [text.decode("utf-8", "surrogateescape") for text in texts]
