@@ -1,0 +1,101 @@
+"""What every executor takes and gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.job import Job
+
+if TYPE_CHECKING:
+    from iotrace.replay.loop import Tape
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """How a job is run.
+
+    Attributes:
+        queue_depth: requests in flight per stream, at least 1.
+        staging_bytes: buffer per request whose data are copied or checked, a multiple of
+            4096; 0: what the largest such request needs. A request larger than its buffer
+            is cut.
+        start_ns: CLOCK_MONOTONIC time at which the first request may start, so that workers
+            start together after their set-up; 0: at once.
+        check_reads: compare what was read with the tape, outside the timed part.
+        registered_buffers: register tape and staging buffers with io_uring where allowed.
+        registered_files: register files with io_uring where it pays.
+        stop_on_error: start nothing more after the first failed request; the requests left
+            out get the result -ECANCELED.
+    """
+
+    queue_depth: int = 1
+    staging_bytes: int = 0
+    start_ns: int = 0
+    check_reads: bool = False
+    registered_buffers: bool = True
+    registered_files: bool = True
+    stop_on_error: bool = False
+
+
+@dataclass(frozen=True)
+class LoopReport:
+    """What a run did besides its timings.
+
+    Attributes:
+        features: io_uring features in use, by name.
+        refused: features tried and refused by the kernel, by name.
+        submissions: io_uring_enter calls that submitted something.
+        resubmissions: continuations of short transfers.
+        retries: EAGAIN and EINTR answered by another try.
+        staged_bytes: bytes copied into or out of staging buffers.
+        mismatched_bytes: bytes read that differ from the tape (only with check_reads).
+        first_mismatch: lowest index of a request with such bytes, or None.
+        start_ns: CLOCK_MONOTONIC at the start of the run, set-up excluded.
+        end_ns: CLOCK_MONOTONIC after the last completion.
+        cpu_user_ns: user CPU time of the process between the two.
+        cpu_system_ns: system CPU time, kernel workers of the ring included.
+        first_error: lowest index of a request that failed or moved too few bytes, or None.
+    """
+
+    features: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    submissions: int = 0
+    resubmissions: int = 0
+    retries: int = 0
+    staged_bytes: int = 0
+    mismatched_bytes: int = 0
+    first_mismatch: int | None = None
+    start_ns: int = 0
+    end_ns: int = 0
+    cpu_user_ns: int = 0
+    cpu_system_ns: int = 0
+    first_error: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run of a job: `timings` has one TIMING row per request, in the job's order."""
+
+    timings: npt.NDArray[np.void]
+    report: LoopReport
+
+
+class Executor(Protocol):
+    """Runs a job below a directory."""
+
+    @property
+    def name(self) -> str:
+        """Name on the command line and in results."""
+
+    def run(self, job: Job, tape: Tape, root_fd: int, options: LoopOptions) -> Run:
+        """Run every request of `job` below the directory `root_fd`.
+
+        Raises:
+            PlanError: the job is malformed, or its fences can never open.
+            ReplayError: the executor cannot run here; a request's own failure is no
+                exception but the `result` in its timing.
+        """
