@@ -1,0 +1,180 @@
+"""Read traces: any file gives a Trace or one clear TraceFormatError.
+
+Memory: what the file's own footer declares (decoded values, 8 bytes each, and text) must fit in
+half of the machine's memory, or the file is refused before its data are read. A footer that lies is
+caught after at most one row group more.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.location import locate, one_line
+from iotrace.traces.merge import merge_traces
+from iotrace.traces.metadata import Metadata
+from iotrace.traces.schema import COLUMNS, METADATA_KEY, REQUIRED_COLUMNS, SCHEMA, TEXT_COLUMNS
+from iotrace.traces.trace import Trace, sort_rows
+
+# All that a broken or hostile file makes Arrow raise. ArrowInvalid is a ValueError.
+_READ_ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, RuntimeError, MemoryError)
+_VALUE_BYTES = 8
+
+
+def read_trace(location: str | Path, columns: Sequence[str] | None = None) -> Trace:
+    """Read the trace at `location`.
+
+    Args:
+        location: a file, a folder whose `*.parquet` files are one trace, or a URI.
+        columns: names of the columns to read, all by default; those that no row can be without
+            (layer, op, rank, process, thread, seq, start_ns) are always read.
+
+    Returns:
+        The rows sorted by `start_ns`. Columns that this version does not know are left out;
+        known ones that the file lacks are null.
+
+    Raises:
+        TraceFormatError: there is no such file, it is not a trace, it is broken, or of a format
+            that this version does not know.
+        ValueError: `columns` names no column of a trace.
+    """
+    unknown = set(columns or ()) - set(COLUMNS)
+    if unknown:
+        raise ValueError(f"a trace has no column {sorted(unknown)}; it has {COLUMNS}")
+    wanted = [c for c in COLUMNS if columns is None or c in columns or c in REQUIRED_COLUMNS]
+    found = locate(location)
+    return merge_traces([_read_file(found.file_system, path, wanted) for path in found.paths])
+
+
+def read_metadata(location: str | Path) -> list[Metadata]:
+    """Read the metadata alone, of each file of the trace in name order.
+
+    Raises:
+        TraceFormatError: as `read_trace`.
+    """
+    found = locate(location)
+    return [_metadata(_open(found.file_system, path), path) for path in found.paths]
+
+
+def _read_file(file_system: fs.FileSystem, path: str, wanted: Sequence[str]) -> Trace:
+    file = _open(file_system, path)
+    metadata = _metadata(file, path)
+    try:
+        _check_columns(file, path)
+        present = [name for name in wanted if name in file.schema_arrow.names]
+        _check_memory(file, path, present)
+        rows = _to_schema(pa.concat_tables(_row_groups(file, path, present)), wanted)
+        return Trace(sort_rows(rows), metadata)
+    except _READ_ERRORS as error:
+        raise _broken(path, error) from error
+
+
+def _open(file_system: fs.FileSystem, path: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(
+            file_system.open_input_file(path), read_dictionary=[*TEXT_COLUMNS], pre_buffer=False
+        )
+    except PermissionError as error:
+        raise TraceFormatError(f"{path} may not be read by this user; check its mode") from error
+    except _READ_ERRORS as error:
+        raise _broken(path, error) from error
+
+
+def _metadata(file: pq.ParquetFile, path: str) -> Metadata:
+    stored = (file.metadata.metadata or {}).get(METADATA_KEY)
+    if stored is None:
+        raise TraceFormatError(
+            f"{path} is a Parquet file but not a trace; `iotrace convert` imports other formats"
+        )
+    try:
+        return Metadata.from_json(stored)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{path}: {error}") from error
+
+
+def _check_columns(file: pq.ParquetFile, path: str) -> None:
+    names = file.schema_arrow.names
+    twice = {name for name in names if names.count(name) > 1} if len(names) < 1000 else {"?"}
+    missing = [name for name in REQUIRED_COLUMNS if name not in names]
+    if twice or missing:
+        what = f"lacks the column {missing[0]!r}" if missing else "has a column twice"
+        raise TraceFormatError(f"{path} {what}, so it is no trace; write it again")
+
+
+def _check_memory(file: pq.ParquetFile, path: str, present: Sequence[str]) -> None:
+    needed_bytes = 0
+    for i in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(i)
+        for j in range(group.num_columns):
+            chunk = group.column(j)
+            if chunk.path_in_schema.partition(".")[0] in present:
+                values_bytes = chunk.num_values * _VALUE_BYTES
+                needed_bytes += values_bytes + _text_bytes(chunk)
+    _refuse_over_limit(path, needed_bytes)
+
+
+def _text_bytes(chunk: pq.ColumnChunkMetaData) -> int:
+    is_text = chunk.physical_type == "BYTE_ARRAY"
+    return int(chunk.total_uncompressed_size) if is_text else 0
+
+
+def _refuse_over_limit(path: str, needed_bytes: int) -> None:
+    limit_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    if needed_bytes > limit_bytes:
+        raise TraceFormatError(
+            f"{path} needs {needed_bytes} bytes of memory, more than half of this machine's "
+            f"({limit_bytes}); read it on a larger one or split it by process"
+        )
+
+
+def _row_groups(file: pq.ParquetFile, path: str, present: Sequence[str]) -> Iterator[pa.Table]:
+    yield pa.schema([file.schema_arrow.field(name) for name in present]).empty_table()
+    read_bytes = 0
+    for i in range(file.metadata.num_row_groups):
+        group = file.read_row_group(i, columns=present)
+        group.validate(full=True)
+        read_bytes += group.nbytes
+        _refuse_over_limit(path, read_bytes)
+        yield group
+
+
+def _to_schema(table: pa.Table, wanted: Sequence[str]) -> pa.Table:
+    """Return the `wanted` columns of `table` in the schema's types, without chunks."""
+    fields = [SCHEMA.field(name) for name in wanted]
+    arrays = [_to_field(table, field) for field in fields]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields)).combine_chunks()
+
+
+def _to_field(table: pa.Table, field: pa.Field) -> Any:
+    if field.name not in table.column_names:
+        return pa.nulls(table.num_rows, field.type)
+    column = table.column(field.name)
+    if pa.types.is_dictionary(field.type):
+        column = _distinct(column.cast(field.type).unify_dictionaries())
+    elif column.type != field.type:
+        column = column.cast(field.type)
+    if column.null_count and not field.nullable:
+        raise ValueError(f"the column {field.name!r} has nulls")
+    return column
+
+
+def _distinct(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the same text with a dictionary that lists each value once, and no null."""
+    for chunk in column.chunks:
+        words = chunk.dictionary
+        if words.null_count or len(pc.unique(words)) < len(words):
+            return column.cast(pa.string()).dictionary_encode()
+    return column
+
+
+def _broken(path: str, error: Exception) -> TraceFormatError:
+    return TraceFormatError(
+        f"{path} is not a readable trace ({one_line(error)}); if a capture was cut short, "
+        "`iotrace recover` its raw logs"
+    )
