@@ -2,24 +2,27 @@
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from iotrace.traces.errors import OutputExistsError
 from iotrace.traces.metadata import Metadata
-from iotrace.traces.schema import FORMAT_VERSION, METADATA_KEY
+from iotrace.traces.schema import FORMAT_VERSION, INT_COLUMNS, METADATA_KEY
 from iotrace.traces.trace import Trace
 
 ROWS_PER_GROUP = 1 << 20
+_SAMPLE_ROWS = 1 << 17
 
-# Integers that grow along the rows: their differences are small. All others take few values.
-_GROWING = ("seq", "start_ns", "end_ns", "offset", "address", "tensor_offset")
+_DELTA = "DELTA_BINARY_PACKED"
+# Every row of these differs from the others, so no dictionary can pay.
+_ALWAYS_DELTA = ("seq", "start_ns", "end_ns")
+_COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 9}
 
 
 def write_trace(trace: Trace, path: str | Path, force: bool = False) -> None:
@@ -62,14 +65,11 @@ def _replacing(target: Path) -> Iterator[BinaryIO]:
 def _write_table(table: pa.Table, metadata: Metadata, file: BinaryIO) -> None:
     stamped = replace(metadata, format_version=FORMAT_VERSION)
     names = table.column_names
-    growing = [name for name in names if name in _GROWING]
+    delta = [name for name in names if _is_smaller_as_delta(table, name)]
     with pq.ParquetWriter(
         file,
         table.schema,
-        compression="zstd",
-        compression_level=3,
-        use_dictionary=[_leaf(name) for name in names if name not in growing],
-        column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
+        **_encodings([name for name in names if name not in delta], delta),
         store_schema=False,
         sorting_columns=[pq.SortingColumn(names.index("start_ns"))],
     ) as writer:
@@ -77,5 +77,28 @@ def _write_table(table: pa.Table, metadata: Metadata, file: BinaryIO) -> None:
         writer.write_table(table, row_group_size=ROWS_PER_GROUP)
 
 
-def _leaf(name: str) -> str:
-    return "shape.list.element" if name == "shape" else name
+def _is_smaller_as_delta(table: pa.Table, name: str) -> bool:
+    """Return whether differences take less room than a dictionary, by trying on a sample."""
+    if name in _ALWAYS_DELTA:
+        return True
+    if name not in INT_COLUMNS:
+        return False
+    sample = table.select([name]).slice(0, _SAMPLE_ROWS)
+    return _stored_bytes(sample, _encodings([], [name])) < _stored_bytes(
+        sample, _encodings([name], [])
+    )
+
+
+def _stored_bytes(table: pa.Table, encodings: dict[str, Any]) -> int:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, store_schema=False, **encodings)
+    return int(sink.getvalue().size)
+
+
+def _encodings(dictionary: Sequence[str], delta: Sequence[str]) -> dict[str, Any]:
+    leaves = ["shape.list.element" if name == "shape" else name for name in dictionary]
+    return {
+        **_COMPRESSION,
+        "use_dictionary": leaves or False,
+        "column_encoding": dict.fromkeys(delta, _DELTA) or None,
+    }

@@ -1,0 +1,134 @@
+"""Find what is wrong with a trace that can be read: rows that contradict the schema's meaning."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from iotrace.traces.columns import Mask
+from iotrace.traces.metadata import Metadata
+from iotrace.traces.schema import APIS, DATA_OPS, LAYERS, OFFSET_SOURCES, OPS, REQUEST_LAYERS
+from iotrace.traces.trace import Trace
+
+_MAX_ERRNO = 4095
+_INT64_MAX = np.iinfo(np.int64).max
+
+
+def check_trace(trace: Trace) -> list[str]:
+    """Return the problems of `trace`, one sentence each; empty when there are none.
+
+    Needs all columns. A problem of rows tells how many there are, and the first.
+    """
+    rows = (
+        f"{int(mask.sum())} rows (first: row {int(mask.argmax())}): {what}"
+        for what, check in _ROW_CHECKS.items()
+        if (mask := check(trace)).any()
+    )
+    return [*_unknown_words(trace), *rows, *_bad_indices(trace.metadata)]
+
+
+def _unknown_words(trace: Trace) -> Iterator[str]:
+    vocabulary = {"layer": LAYERS, "api": APIS, "offset_source": OFFSET_SOURCES}
+    for column, known in vocabulary.items():
+        yield from _strangers(trace, column, known, column)
+    for layer, ops in OPS.items():
+        yield from _strangers(trace.layer(layer), "op", ops, f"op in layer {layer}")
+
+
+def _strangers(trace: Trace, column: str, known: tuple[str, ...], what: str) -> Iterator[str]:
+    codes, words = trace.codes(column)
+    counts = np.bincount(codes[codes >= 0], minlength=len(words))
+    for word, count in zip(words, counts.tolist(), strict=True):
+        if count and word not in known:
+            yield f"{count} rows: unknown {what} {word[:80]!r}"
+
+
+def _bad_indices(metadata: Metadata) -> Iterator[str]:
+    hosts, processes = len(metadata.hosts), len(metadata.processes)
+    for i, process in enumerate(metadata.processes):
+        if hosts and not 0 <= process.host < hosts:
+            yield f"metadata: process {i} is on host {process.host}, of {hosts}"
+    for i, mount in enumerate(metadata.mounts):
+        if hosts and not 0 <= mount.host < hosts:
+            yield f"metadata: mount {i} is on host {mount.host}, of {hosts}"
+    completeness = metadata.completeness
+    mentioned = {f.process for f in completeness.files}
+    mentioned |= {p.process for p in completeness.processes}
+    for place in sorted(mentioned - set(range(processes))):
+        yield f"metadata: completeness of process {place}, of {processes}"
+
+
+def _data(trace: Trace) -> Mask:
+    return trace.row_mask(layer=REQUEST_LAYERS, op=DATA_OPS)
+
+
+def _negative(trace: Trace, column: str) -> Mask:
+    return trace.valid(column) & (trace.ints(column) < 0)
+
+
+def _outside_processes(trace: Trace) -> Mask:
+    process = trace.ints("process")
+    return (process < 0) | (process >= len(trace.metadata.processes))
+
+
+def _ends_early(trace: Trace) -> Mask:
+    return trace.valid("end_ns") & (trace.ints("end_ns") < trace.ints("start_ns"))
+
+
+def _past_int64(trace: Trace) -> Mask:
+    offset, length = (trace.ints(c, null=0).clip(min=0) for c in ("offset", "length"))
+    return np.asarray(length > _INT64_MAX - offset)
+
+
+def _moved_too_much(trace: Trace) -> Mask:
+    known = _data(trace) & trace.valid("length")
+    return known & (trace.ints("result") > trace.ints("length"))
+
+
+def _no_errno(trace: Trace) -> Mask:
+    return trace.row_mask(layer=REQUEST_LAYERS) & (trace.ints("result") < -_MAX_ERRNO)
+
+
+def _tensor_without_extent(trace: Trace) -> Mask:
+    known = trace.valid("path") & trace.valid("offset") & trace.valid("length")
+    return trace.row_mask(layer="tensor") & ~known
+
+
+def _path_not_absolute(trace: Trace) -> Mask:
+    return _is_bad_path(trace, "path") | _is_bad_path(trace, "target")
+
+
+def _is_bad_path(trace: Trace, column: str) -> Mask:
+    codes, paths = trace.codes(column)
+    bad = np.array([*(not path.startswith("/") or "\0" in path for path in paths), False])
+    return np.asarray(bad[codes])  # code -1, null, is the last
+
+
+def _repeated_seq(trace: Trace) -> Mask:
+    rows = np.flatnonzero(trace.row_mask(layer=REQUEST_LAYERS))
+    process, seq = trace.ints("process")[rows], trace.ints("seq")[rows]
+    order = np.lexsort((rows, seq, process))
+    same = (np.diff(process[order]) == 0) & (np.diff(seq[order]) == 0)
+    mask = np.zeros(len(trace), np.bool_)
+    mask[rows[order[1:][same]]] = True
+    return mask
+
+
+_ROW_CHECKS: Mapping[str, Callable[[Trace], Mask]] = {
+    "the process is not in the metadata": _outside_processes,
+    "the rank is below -1": lambda t: t.ints("rank") < -1,
+    "the thread is negative": lambda t: _negative(t, "thread"),
+    "the order of issue (seq) is negative": lambda t: _negative(t, "seq"),
+    "the order of issue (seq) repeats within the process": _repeated_seq,
+    "starts before the trace's epoch": lambda t: _negative(t, "start_ns"),
+    "ends before it starts": _ends_early,
+    "the offset is negative": lambda t: _negative(t, "offset"),
+    "the length is negative": lambda t: _negative(t, "length"),
+    "the extent ends past 2^63 bytes": _past_int64,
+    "moved more bytes than asked": _moved_too_much,
+    "the result is no error number": _no_errno,
+    "a read or write without its file": lambda t: _data(t) & ~t.valid("file"),
+    "a read or write without its offset": lambda t: _data(t) & ~t.valid("offset"),
+    "a read or write without its length": lambda t: _data(t) & ~t.valid("length"),
+    "a tensor without its place in a file": _tensor_without_extent,
+    "a path is not absolute, or has a NUL": _path_not_absolute,
+}

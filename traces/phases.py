@@ -1,0 +1,113 @@
+"""Which rows save a checkpoint, which load one, and how long each takes."""
+
+import os
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.traces.columns import IntArray, Mask
+from iotrace.traces.schema import REQUEST_LAYERS
+from iotrace.traces.trace import Trace
+
+PhaseArray = npt.NDArray[np.uint8]
+
+
+class Phase(IntEnum):
+    """What a row belongs to."""
+
+    OTHER = 0
+    SAVE = 1
+    LOAD = 2
+
+
+_SAVE_OPS = (
+    *("write", "sync", "truncate", "allocate"),
+    *("rename", "link", "unlink", "mkdir", "rmdir"),
+)
+# These belong to what their file was opened for, or to this where the open was not seen.
+_UNOPENED = {
+    "read": Phase.LOAD,
+    "map": Phase.LOAD,
+    "unmap": Phase.LOAD,
+    "fault": Phase.LOAD,
+    "advise": Phase.LOAD,
+}
+_FOLLOWING_OPS = (*_UNOPENED, "close")
+
+
+def phases(trace: Trace) -> PhaseArray:
+    """Return the `Phase` of each row.
+
+    Tensor and span rows are what their op says. A request that changes storage is of the save.
+    An open is of the save if it asks to write. What follows on a file (reads, maps, advice,
+    close) goes with the process's last open of that file before it.
+    """
+    out = np.zeros(len(trace), np.uint8)
+    marks = trace.row_mask(layer=("tensor", "span"))
+    out[marks & trace.row_mask(op="save")] = Phase.SAVE
+    out[marks & trace.row_mask(op="load")] = Phase.LOAD
+
+    requests = trace.row_mask(layer=REQUEST_LAYERS)
+    out[requests & trace.row_mask(op=_SAVE_OPS)] = Phase.SAVE
+    opens = requests & trace.row_mask(op="open") & trace.valid("flags")
+    writable = (trace.ints("flags", null=0) & os.O_ACCMODE) != os.O_RDONLY
+    out[opens] = np.where(writable[opens], Phase.SAVE, Phase.LOAD)
+
+    for op, phase in _UNOPENED.items():
+        out[requests & trace.row_mask(op=op)] = phase
+    followers = requests & trace.row_mask(op=_FOLLOWING_OPS)
+    source = _last_open(trace, opens, followers)
+    found = source >= 0
+    out[np.flatnonzero(followers)[found]] = out[source[found]]
+    return out
+
+
+def phase_seconds(trace: Trace, phase: Phase | int) -> float:
+    """Return the time from the first start to the last end of a phase's requests, in seconds.
+
+    Each step is timed by itself, over all its processes, and the times are added. Requests without
+    a step are timed as one more step.
+    """
+    rows = (phases(trace) == phase) & trace.row_mask(layer=REQUEST_LAYERS)
+    return steps_seconds(trace, rows)
+
+
+def steps_seconds(trace: Trace, rows: Mask) -> float:
+    """Return first start to last end of the chosen rows, summed over steps, in seconds."""
+    if not rows.any():
+        return 0.0
+    _, step = np.unique(trace.ints("step")[rows], return_inverse=True)
+    start_ns = trace.ints("start_ns")[rows]
+    end_ns = ends_ns(trace)[rows]
+    groups = int(step.max()) + 1
+    first_ns = np.full(groups, np.iinfo(np.int64).max)
+    last_ns = np.full(groups, np.iinfo(np.int64).min)
+    np.minimum.at(first_ns, step, start_ns)
+    np.maximum.at(last_ns, step, end_ns)
+    return float((last_ns.astype(np.float64) - first_ns.astype(np.float64)).sum()) * 1e-9
+
+
+def ends_ns(trace: Trace) -> IntArray:
+    """Return the end of each row; its start where the end is unknown or earlier."""
+    start_ns = trace.ints("start_ns")
+    known = trace.valid("end_ns")
+    return np.maximum(start_ns, np.where(known, trace.ints("end_ns"), start_ns))
+
+
+def _last_open(trace: Trace, opens: Mask, followers: Mask) -> IntArray:
+    """Return, per follower, the row of the last open of its file before it, or -1."""
+    rows = np.flatnonzero((opens | followers) & trace.valid("file"))
+    process, file = trace.ints("process")[rows], trace.ints("file")[rows]
+    order = np.lexsort((rows, file, process))
+    rows, process, file = rows[order], process[order], file[order]
+
+    places = np.arange(len(rows))
+    is_first = np.ones(len(rows), np.bool_)
+    is_first[1:] = (process[1:] != process[:-1]) | (file[1:] != file[:-1])
+    group_start = np.maximum.accumulate(np.where(is_first, places, 0))
+    last_open = np.maximum.accumulate(np.where(opens[rows], places, -1))
+
+    source = np.full(len(trace), -1, np.int64)
+    source[rows] = np.where(last_open >= group_start, rows[last_open], -1)
+    return source[followers]

@@ -1,0 +1,211 @@
+"""What happened in a trace, in numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotrace.traces.columns import IntArray
+from iotrace.traces.phases import Phase, ends_ns, phases, steps_seconds
+from iotrace.traces.renames import Renames
+from iotrace.traces.schema import DATA_OPS
+from iotrace.traces.trace import Trace
+
+ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
+
+
+@dataclass(frozen=True)
+class FileSummary:
+    """One file by its last name. `final_size` (bytes) is `None` where it is not known."""
+
+    path: str
+    bytes_written: int
+    bytes_read: int
+    final_size: int | None
+    requests: int
+
+
+@dataclass(frozen=True)
+class SizeBucket:
+    """Requests of at least `least_bytes` and less than twice that (0: of no bytes)."""
+
+    least_bytes: int
+    requests: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The requests of a trace, or of a result, in numbers.
+
+    Attributes:
+        requests: all requests; `data_requests` are the reads and writes among them.
+        tensors: rows of the layer `tensor`.
+        files: in the order of their first use.
+        bytes_written, bytes_read: as the completions told.
+        engines: in the order of their first row.
+        steps: ordinals of the checkpoints, sorted.
+        processes: processes with at least one row.
+        ranks: global ranks, sorted; empty outside a launcher.
+        request_sizes: per data op, by ascending size; by the length asked for.
+        aligned_share: part of the data requests with offset and length a multiple of
+            `ALIGNMENT_BYTES`; `None` without any.
+        max_concurrency: most data requests in flight at a time.
+        mean_concurrency: data requests in flight, averaged over the time with at least one.
+        write_seconds, read_seconds: see `iotrace.traces.phases.phase_seconds`.
+        problems: what is known to be missing from the trace.
+    """
+
+    requests: int
+    data_requests: int
+    tensors: int
+    files: tuple[FileSummary, ...]
+    bytes_written: int
+    bytes_read: int
+    engines: tuple[str, ...]
+    steps: tuple[int, ...]
+    processes: int
+    ranks: tuple[int, ...]
+    request_sizes: Mapping[str, tuple[SizeBucket, ...]]
+    aligned_share: float | None
+    max_concurrency: int
+    mean_concurrency: float
+    write_seconds: float
+    read_seconds: float
+    problems: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is known to be missing."""
+        return not self.problems
+
+    @property
+    def write_bandwidth(self) -> float | None:
+        """Bytes written per second of saving; `None` when there was no such time."""
+        return self.bytes_written / self.write_seconds if self.write_seconds else None
+
+    @property
+    def read_bandwidth(self) -> float | None:
+        """Bytes read per second of loading; `None` when there was no such time."""
+        return self.bytes_read / self.read_seconds if self.read_seconds else None
+
+
+def summarize(trace: Trace) -> Summary:
+    """Return what happened in `trace`: its recorded requests, or a result's replayed ones."""
+    requests = trace.layer("request") if trace.row_mask(layer="request").any() else None
+    requests = requests or trace.layer("replay")
+    data = requests.where(requests.row_mask(op=DATA_OPS))
+    phase = phases(requests)
+    max_concurrency, mean_concurrency = _concurrency(data)
+    return Summary(
+        requests=len(requests),
+        data_requests=len(data),
+        tensors=int(trace.row_mask(layer="tensor").sum()),
+        files=_files(requests),
+        bytes_written=int(_moved_bytes(data, "write").sum()),
+        bytes_read=int(_moved_bytes(data, "read").sum()),
+        engines=_used(trace, "engine"),
+        steps=_distinct(trace, "step"),
+        processes=len(_distinct(trace, "process")),
+        ranks=_distinct(trace, "rank"),
+        request_sizes={op: _sizes(data.where(data.row_mask(op=op))) for op in DATA_OPS},
+        aligned_share=_aligned_share(data),
+        max_concurrency=max_concurrency,
+        mean_concurrency=mean_concurrency,
+        write_seconds=steps_seconds(requests, phase == Phase.SAVE),
+        read_seconds=steps_seconds(requests, phase == Phase.LOAD),
+        problems=tuple(trace.metadata.completeness.problems()),
+    )
+
+
+def _moved_bytes(requests: Trace, op: str) -> IntArray:
+    """Return the bytes that each row moved, 0 for other ops and for failures."""
+    return np.where(requests.row_mask(op=op), requests.ints("result", null=0).clip(min=0), 0)
+
+
+def _used(trace: Trace, column: str) -> tuple[str, ...]:
+    codes, texts = trace.codes(column)
+    used, first_row = np.unique(codes, return_index=True)
+    return tuple(texts[code] for code in used[np.argsort(first_row)].tolist() if code >= 0)
+
+
+def _distinct(trace: Trace, column: str) -> tuple[int, ...]:
+    values = trace.ints(column)
+    return tuple(np.unique(values[values >= 0]).tolist())
+
+
+def _sizes(requests: Trace) -> tuple[SizeBucket, ...]:
+    length = requests.ints("length", null=0).clip(min=0)
+    exponent = np.where(length > 0, np.frexp(length.astype(np.float64))[1], 0)
+    buckets, place = np.unique(exponent, return_inverse=True)
+    counts = np.bincount(place, minlength=len(buckets))
+    total = np.bincount(place, weights=length, minlength=len(buckets))
+    return tuple(
+        SizeBucket(1 << (bucket - 1) if bucket else 0, count, int(total_bytes))
+        for bucket, count, total_bytes in zip(
+            buckets.tolist(), counts.tolist(), total.tolist(), strict=True
+        )
+    )
+
+
+def _aligned_share(data: Trace) -> float | None:
+    known = data.valid("offset") & data.valid("length")
+    if not known.any():
+        return None
+    edges = data.ints("offset")[known] | data.ints("length")[known]
+    return float((edges % ALIGNMENT_BYTES == 0).mean())
+
+
+def _concurrency(data: Trace) -> tuple[int, float]:
+    """Return the most, and the mean while any, of the requests in flight."""
+    if not len(data):
+        return 0, 0.0
+    start_ns, end_ns = data.ints("start_ns"), ends_ns(data)
+    times = np.concatenate([end_ns, start_ns])  # of equal times, ends count first
+    order = np.argsort(times, kind="stable")
+    changes = np.where(order < len(data), -1, 1)
+    in_flight = np.cumsum(changes)
+    spans = np.diff(times[order]).astype(np.float64)
+    busy_ns = spans[in_flight[:-1] > 0].sum()
+    used_ns = (spans * in_flight[:-1]).sum()
+    return max(1, int(in_flight.max())), float(used_ns / busy_ns) if busy_ns else 1.0
+
+
+def _files(requests: Trace) -> tuple[FileSummary, ...]:
+    """Sum the requests by file identity, then the identities by last name."""
+    codes, paths = requests.codes("path")
+    rows = np.flatnonzero(requests.valid("file"))
+    keys = np.stack([requests.ints("process")[rows], requests.ints("file")[rows]])
+    identities, group = np.unique(keys, axis=1, return_inverse=True)
+    sums = [
+        np.bincount(group.ravel(), weights=weights, minlength=identities.shape[1]).tolist()
+        for weights in (
+            _moved_bytes(requests, "write")[rows],
+            _moved_bytes(requests, "read")[rows],
+            np.ones(len(rows)),
+        )
+    ]
+    named = codes[rows] >= 0
+    places, first = np.unique(group.ravel()[named], return_index=True)
+    first_row = rows[named][first]
+    sizes = {(f.process, f.file): f.final_size for f in requests.metadata.completeness.files}
+    renames = Renames(requests)
+    files: dict[str, FileSummary] = {}
+    for i in np.argsort(first_row).tolist():
+        place, row = int(places[i]), int(first_row[i])
+        path = renames.final_name(paths[codes[row]], row)
+        written, read, count = (int(column[place]) for column in sums)
+        process, file = identities[:, place].tolist()
+        one = FileSummary(path, written, read, sizes.get((process, file)), count)
+        files[path] = _joined(files[path], one) if path in files else one
+    return tuple(files.values())
+
+
+def _joined(earlier: FileSummary, later: FileSummary) -> FileSummary:
+    return FileSummary(
+        later.path,
+        earlier.bytes_written + later.bytes_written,
+        earlier.bytes_read + later.bytes_read,
+        earlier.final_size if later.final_size is None else later.final_size,
+        earlier.requests + later.requests,
+    )
