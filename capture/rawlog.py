@@ -7,7 +7,7 @@ in the middle of a record: what is not complete is counted in `RawLog.torn_recor
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,12 @@ RECORD = np.dtype(
     ]
 )
 
-CHUNK_HEADER = np.dtype([("owner_tid", "<u4"), ("next_slot", "<u4"), ("reserved", "<u8", (7,))])
+CHUNK_HEADER = np.dtype(
+    [
+        *((name, "<u4") for name in ("owner_tid", "next_slot", "index", "next_returned")),
+        ("reserved", "<u8", (6,)),
+    ]
+)
 
 LOG_HEADER = np.dtype(
     [
@@ -71,6 +76,7 @@ LOG_HEADER = np.dtype(
         *((name, "<u4") for name in ("argv_at", "argv_bytes")),
         *((name, "<u4") for name in ("rank_at", "rank_bytes")),
         *((name, "<u4") for name in ("executable_at", "executable_bytes")),
+        *((name, "<u4") for name in ("path_at", "path_bytes")),
     ]
 )
 
@@ -102,6 +108,7 @@ class LogHeader:
     boot_id: str
     monotonic_ns: int
     realtime_ns: int
+    files: int
     argv: tuple[str, ...]
     rank_variables: dict[str, str]
     executable: str
@@ -174,17 +181,17 @@ def read_raw_log(path: str | Path) -> RawLog:
     header_bytes, chunk_bytes = int(header["header_bytes"]), int(header["chunk_bytes"])
     whole_slots = max(0, len(data) - header_bytes) // RECORD.itemsize
     slots = np.frombuffer(data, RECORD, count=whole_slots, offset=header_bytes)
-    chunks = list(read_chunks(slots, chunk_bytes // RECORD.itemsize, int(header["chunks"]), header))
-    counts = [len(chunk.positions) for chunk in chunks]
-    owners = np.array([chunk.owner_tid for chunk in chunks], np.uint32)
-    positions = [chunk.positions for chunk in chunks]
+    slots = slots[: int(header["chunks"]) * (chunk_bytes // RECORD.itemsize)]
+    description = describe(data, header)
+    is_complete, torn_records = find_records(slots, chunk_bytes // RECORD.itemsize, header)
+    positions = np.flatnonzero(is_complete)
     return RawLog(
         path=path,
-        header=describe(data, header),
+        header=description,
         slots=slots,
-        positions=np.concatenate(positions) if positions else np.empty(0, np.int64),
-        threads=np.repeat(owners, counts),
-        torn_records=sum(chunk.torn_records for chunk in chunks),
+        positions=positions,
+        threads=owners(slots, positions, chunk_bytes // RECORD.itemsize, description.op_names),
+        torn_records=torn_records,
         is_cut=len(data) < header_bytes + int(header["chunks"]) * chunk_bytes,
     )
 
@@ -219,46 +226,49 @@ def read_fields(path: Path, data: mmap.mmap) -> Any:
     return header
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """The complete records of one chunk: their positions among all slots of the log."""
-
-    owner_tid: int
-    positions: npt.NDArray[np.int64]
-    torn_records: int
-
-
-def read_chunks(
-    slots: npt.NDArray[Any], slots_per_chunk: int, chunk_count: int, header: Any
-) -> Iterator[Chunk]:
-    """Yield the chunks in use; a chunk that was never written has owner 0."""
-    heads = slots.view(CHUNK_HEADER)
-    for start in range(0, min(len(slots), chunk_count * slots_per_chunk), slots_per_chunk):
-        owner_tid = int(heads[start]["owner_tid"])
-        if owner_tid == 0:
+def find_records(
+    slots: npt.NDArray[Any], slots_per_chunk: int, header: Any
+) -> tuple[npt.NDArray[np.bool_], int]:
+    """Return which slots hold a complete record, and the number of torn ones."""
+    heads = slots[::slots_per_chunk].view(CHUNK_HEADER)
+    used = np.where(heads["owner_tid"] == 0, 0, heads["next_slot"])
+    is_record = (np.arange(slots_per_chunk) < used[:, np.newaxis]).ravel()[: len(slots)]
+    is_record[::slots_per_chunk] = False  # a chunk's own header
+    with_text = np.flatnonzero(is_record & (slots["text_bytes"] != 0))
+    sizes = slots["text_bytes"][with_text].tolist()
+    next_record = 0
+    for slot, text_bytes in zip(with_text.tolist(), sizes, strict=True):
+        if slot < next_record:  # text that happens to look like a record with text
             continue
-        used = min(int(heads[start]["next_slot"]), slots_per_chunk, len(slots) - start)
-        positions, torn = complete_records(slots[start : start + used], header)
-        yield Chunk(owner_tid, positions + start, torn)
+        chunk_end = (slot // slots_per_chunk + 1) * slots_per_chunk
+        next_record = min(slot + 1 + slots_of(text_bytes), chunk_end)
+        is_record[slot + 1 : next_record] = False
+    complete = is_record & (slots["op"] != 0) & (slots["op"] < header["op_names_count"])
+    complete &= slots["api"] < header["api_names_count"]
+    complete &= slots["offset_source"] < header["offset_source_names_count"]
+    if next_record > len(slots):  # the text was cut off with the file
+        complete[slot] = False
+    # A slot may stay empty: where a record did not fit the chunk's end any more.
+    begun = (slots["op"] != 0) | (slots["start_ns"] != 0) | (slots["text_bytes"] != 0)
+    return complete, int(np.count_nonzero(is_record & begun & ~complete))
 
 
-def complete_records(chunk: npt.NDArray[Any], header: Any) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the indices of the complete records of a chunk and the number of torn ones."""
-    is_record = np.ones(len(chunk), np.bool_)
-    is_record[:1] = False  # slot 0 is the chunk's own header
-    next_record = 1
-    for row in np.flatnonzero(chunk["text_bytes"]):
-        if row < next_record:  # text that happens to look like a record with text
-            continue
-        next_record = int(row) + 1 + slots_of(int(chunk["text_bytes"][row]))
-        is_record[row + 1 : next_record] = False
-        if next_record > len(chunk):  # its text was cut off with the file
-            is_record[row] = False
-    cut = int(next_record > len(chunk))
-    complete = is_record & (chunk["op"] != 0) & (chunk["op"] < header["op_names_count"])
-    complete &= chunk["api"] < header["api_names_count"]
-    complete &= chunk["offset_source"] < header["offset_source_names_count"]
-    return np.flatnonzero(complete), int(np.count_nonzero(is_record & ~complete)) + cut
+def owners(
+    slots: npt.NDArray[Any],
+    positions: npt.NDArray[np.int64],
+    slots_per_chunk: int,
+    op_names: Sequence[str],
+) -> npt.NDArray[np.uint32]:
+    """Return the thread of each record; a chunk passes on when its thread ends."""
+    heads = slots[::slots_per_chunk].view(CHUNK_HEADER)
+    chunks = positions // slots_per_chunk
+    threads: npt.NDArray[np.uint32] = heads["owner_tid"][chunks]
+    if "thread" not in op_names:
+        return threads
+    for row in np.flatnonzero(slots["op"][positions] == op_names.index("thread")):
+        chunk_end = np.searchsorted(chunks, chunks[row], "right")
+        threads[row:chunk_end] = slots["result"][positions[row]]
+    return threads
 
 
 def describe(data: mmap.mmap, header: Any) -> LogHeader:
@@ -282,6 +292,7 @@ def describe(data: mmap.mmap, header: Any) -> LogHeader:
         boot_id=header["boot_id"].decode("ascii", "replace").strip(),
         monotonic_ns=int(header["monotonic_ns"]),
         realtime_ns=int(header["realtime_ns"]),
+        files=int(header["files"]),
         argv=tuple(texts("argv")),
         rank_variables={name: value for name, _, value in variables},
         executable="".join(texts("executable")[:1]),

@@ -10,15 +10,15 @@ import pytest
 from iotrace.capture.rawlog import CHUNK_HEADER, LOG_HEADER, RECORD, read_raw_log
 from iotrace.traces.errors import CaptureError
 
-HEADER_BYTES = 65536
-CHUNK_BYTES = 262144
+from .raw_log_writer import CHUNK_BYTES, HEADER_BYTES, RawLogWriter
+
 RECORD_H = Path(__file__).parents[2] / "capture" / "csrc" / "record.h"
 
 
 @pytest.fixture
-def small(raw_log_writer: Any) -> Any:
+def small() -> RawLogWriter:
     """Return a writer with one file written, closed and renamed."""
-    writer = raw_log_writer(argv=("python", "a b.py", ""), rank_variables={"RANK": "3"})
+    writer = RawLogWriter(argv=("python", "a b.py", ""), rank_variables={"RANK": "3"})
     writer.open(1, "/data/x.tmp", flags=0o101)
     writer.add("write", file=1, offset=0, length=10, result=10, offset_source="tracked")
     writer.add("close", file=1, result=0)
@@ -26,7 +26,7 @@ def small(raw_log_writer: Any) -> Any:
     return writer
 
 
-def test_a_record_reads_back_as_it_was_written(small: Any, tmp_path: Path) -> None:
+def test_a_record_reads_back_as_it_was_written(small: RawLogWriter, tmp_path: Path) -> None:
     """Every later number rests on the fields being read from where the library put them."""
     log = read_raw_log(small.write(tmp_path))
     names = [log.header.op_names[op] for op in log.column("op")]
@@ -40,7 +40,7 @@ def test_a_record_reads_back_as_it_was_written(small: Any, tmp_path: Path) -> No
     assert (log.torn_records, log.is_cut) == (0, False)
 
 
-def test_the_header_says_who_wrote_the_log(small: Any, tmp_path: Path) -> None:
+def test_the_header_says_who_wrote_the_log(small: RawLogWriter, tmp_path: Path) -> None:
     """Ranks, command lines and clocks of a job come from here alone."""
     small.counters["ignored_opens"] = 7
     header = read_raw_log(small.write(tmp_path)).header
@@ -80,11 +80,9 @@ def test_the_layout_is_that_of_the_c_header(
     assert int(total) <= dtype.itemsize + 4  # the C struct may end in padding
 
 
-def test_text_that_looks_like_records_is_not_read_as_records(
-    raw_log_writer: Any, tmp_path: Path
-) -> None:
+def test_text_that_looks_like_records_is_not_read_as_records(tmp_path: Path) -> None:
     """A path may hold any bytes; a note is long JSON."""
-    writer = raw_log_writer()
+    writer = RawLogWriter()
     trap = np.ones(3, RECORD)
     trap["op"], trap["text_bytes"] = 7, 6400
     writer.add("note", trap.tobytes())
@@ -94,13 +92,13 @@ def test_text_that_looks_like_records_is_not_read_as_records(
     assert log.text(0) == trap.tobytes()
 
 
-def test_a_record_that_was_not_finished_is_counted_and_left_out(
-    raw_log_writer: Any, tmp_path: Path
-) -> None:
+def test_a_record_that_was_not_finished_is_counted_and_left_out(tmp_path: Path) -> None:
     """A job killed inside a call must not add a request that never was."""
-    writer = raw_log_writer()
+    writer = RawLogWriter()
+    begun = np.zeros(1, RECORD)
+    begun["start_ns"] = 5
     writer.add("write", file=1, offset=0, length=4, result=4)
-    writer.add_slots(np.zeros(1, RECORD))
+    writer.add_slots(begun)
     writer.add("write", file=1, offset=4, length=4, result=4, thread=4001)
     log = read_raw_log(writer.write(tmp_path))
     assert list(log.column("offset")) == [0, 4]
@@ -108,9 +106,41 @@ def test_a_record_that_was_not_finished_is_counted_and_left_out(
     assert log.torn_records == 1
 
 
-def test_an_unknown_op_is_torn_not_a_crash(raw_log_writer: Any, tmp_path: Path) -> None:
+def test_room_too_small_for_a_record_is_not_torn(tmp_path: Path) -> None:
+    """A text that does not fit the end of its chunk goes to the next one; nothing is lost."""
+    writer = RawLogWriter()
+    for _ in range(40):
+        writer.add("note", "x" * 3000)
+    log = read_raw_log(writer.write(tmp_path))
+    assert (len(log), log.torn_records) == (40, 0)
+
+
+def test_a_torn_record_is_skipped_with_its_text(tmp_path: Path) -> None:
+    """The text may be there although the record was never completed."""
+    writer = RawLogWriter()
+    writer.add("note", "x" * 300)
+    torn = writer.slots[writer.pid][0]
+    torn["op"][0] = 0
+    writer.add("read", file=1, offset=0, length=1, result=1)
+    log = read_raw_log(writer.write(tmp_path))
+    assert [log.header.op_names[op] for op in log.column("op")] == ["read"]
+    assert log.torn_records == 1
+
+
+def test_a_chunk_passes_on_to_the_next_thread(tmp_path: Path) -> None:
+    """Short threads share chunks; their requests must not end up in one stream."""
+    writer = RawLogWriter()
+    for thread in (4000, 4007):
+        writer.add("thread", result=thread)
+        writer.add("read", file=1, offset=0, length=1, result=1)
+    writer.add("read", file=1, offset=0, length=1, result=1, thread=4001)
+    log = read_raw_log(writer.write(tmp_path))
+    assert list(log.threads[log.rows("read")]) == [4000, 4007, 4001]
+
+
+def test_an_unknown_op_is_torn_not_a_crash(tmp_path: Path) -> None:
     """Damaged slots must not index past the names."""
-    writer = raw_log_writer()
+    writer = RawLogWriter()
     damaged = np.zeros(2, RECORD)
     damaged["op"], damaged["api"] = (900, 7), (1, 99)
     writer.add_slots(damaged)
@@ -118,7 +148,7 @@ def test_an_unknown_op_is_torn_not_a_crash(raw_log_writer: Any, tmp_path: Path) 
     assert (len(log), log.torn_records) == (0, 2)
 
 
-def test_a_chunk_that_was_never_used_is_skipped(small: Any, tmp_path: Path) -> None:
+def test_a_chunk_that_was_never_used_is_skipped(small: RawLogWriter, tmp_path: Path) -> None:
     """The file grows a chunk ahead; its zeros are no records."""
     path = small.write(tmp_path)
     with path.open("ab") as file:
@@ -130,11 +160,9 @@ def test_a_chunk_that_was_never_used_is_skipped(small: Any, tmp_path: Path) -> N
     assert (len(log), log.torn_records, log.is_cut) == (5, 0, False)
 
 
-def test_a_log_cut_anywhere_gives_a_prefix_of_each_thread(
-    raw_log_writer: Any, tmp_path: Path
-) -> None:
+def test_a_log_cut_anywhere_gives_a_prefix_of_each_thread(tmp_path: Path) -> None:
     """A full disk or a partial copy must cost the tail, never the log."""
-    writer = raw_log_writer()
+    writer = RawLogWriter()
     for number in range(1, 60):
         writer.open(number, f"/data/{'long' * 40}/{number}", inode=number)
         writer.add("write", file=number, offset=0, length=8, result=8)
@@ -175,7 +203,7 @@ def test_what_is_no_raw_log_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("size", [100, LOG_HEADER.itemsize, HEADER_BYTES - 1])
-def test_a_header_cut_short_is_refused(small: Any, size: int, tmp_path: Path) -> None:
+def test_a_header_cut_short_is_refused(small: RawLogWriter, size: int, tmp_path: Path) -> None:
     """Without the names the numbers mean nothing."""
     path = small.write(tmp_path)
     path.write_bytes(path.read_bytes()[:size])
@@ -183,7 +211,7 @@ def test_a_header_cut_short_is_refused(small: Any, size: int, tmp_path: Path) ->
         read_raw_log(path)
 
 
-def test_a_newer_raw_log_is_refused(small: Any, tmp_path: Path) -> None:
+def test_a_newer_raw_log_is_refused(small: RawLogWriter, tmp_path: Path) -> None:
     """Reading a new layout with the old offsets would give plausible nonsense."""
     small.counters["version"] = 2
     with pytest.raises(CaptureError, match="raw log version 2"):

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from iotrace.capture.rawlog import CHUNK_HEADER, LOG_HEADER, MAGIC, RECORD
 
 HEADER_BYTES = 65536
-CHUNK_BYTES = 262144
+CHUNK_BYTES = 65536
 CHUNK_SLOTS = CHUNK_BYTES // RECORD.itemsize
 OPS = [
     "none",
@@ -35,6 +34,7 @@ OPS = [
     "unmap",
     "advise",
     "counter",
+    "thread",
 ]
 APIS = ("", "posix", "stdio", "io_uring", "libaio", "mmap")
 OFFSET_SOURCES = ("", "argument", "tracked", "queried")
@@ -54,6 +54,7 @@ class RawLogWriter:
     monotonic_ns: int = 1_000
     realtime_ns: int = 1_700_000_000_000_001_000
     counters: dict[str, int] = field(default_factory=dict)
+    files: int = 0
     slots: dict[int, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
     clock: Any = field(default_factory=lambda: itertools.count(2_000, 100))
 
@@ -82,6 +83,7 @@ class RawLogWriter:
         self, number: int, path: str, flags: int = 0, inode: int = 0, size: int = 0, **values: Any
     ) -> None:
         """Append what a successful open writes: the file, then the request."""
+        self.files = max(self.files, number)
         self.add(
             "file",
             path,
@@ -123,6 +125,7 @@ class RawLogWriter:
             "slot_bytes": RECORD.itemsize,
             "boot_id": BOOT_ID.encode(),
             "chunks": chunks,
+            "files": self.files,
             "monotonic_ns": self.monotonic_ns,
             "realtime_ns": self.realtime_ns,
             "pid": self.pid,
@@ -145,7 +148,7 @@ class RawLogWriter:
                     room = CHUNK_SLOTS - used
                     taken = min(room, len(piece)) if is_bulk else len(piece)
                     if taken == 0 or taken > room:
-                        done.append(closed(chunk, used))
+                        done.append(closed(chunk, used + len(piece)))
                         chunk, used = new_chunk(thread), 1
                         continue
                     chunk[used : used + taken] = piece[:taken]
@@ -174,9 +177,3 @@ def new_chunk(thread: int) -> np.ndarray[Any, Any]:
 def closed(chunk: np.ndarray[Any, Any], used: int) -> np.ndarray[Any, Any]:
     chunk[:1].view(CHUNK_HEADER)["next_slot"] = used
     return chunk
-
-
-@pytest.fixture
-def raw_log_writer() -> type[RawLogWriter]:
-    """Return the writer's class; a test makes one per process."""
-    return RawLogWriter
