@@ -1,0 +1,116 @@
+"""The engines that are hooked: one line each.
+
+A hook is a file of this folder with a function `bind(module, spans)`, called once
+the engine's module has been imported. It puts its wrappers in place, or raises
+`CannotBind` before it has changed anything. To add an engine, write the file and
+add the line.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from .imports import PostImportFinder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
+
+    from .spans import Spans
+
+
+class Hook(NamedTuple):
+    """One engine's hook.
+
+    Attributes:
+        engine: Value of the trace's `engine` column.
+        module: The module whose import it waits for.
+        file: The file of this folder that binds it.
+    """
+
+    engine: str
+    module: str
+    file: str
+
+
+HOOKS = (
+    Hook("torch.save", "torch.serialization", "torch_save"),
+    Hook("torch.save", "torch.serialization", "torch_load"),
+)
+
+
+class CannotBind(Exception):
+    """The engine is not as the hook knows it; the message says what is missing."""
+
+
+class Registry:
+    """Binds hooks as their engines are imported, and says in the trace what became of each."""
+
+    def __init__(self, hooks: Sequence[Hook]) -> None:
+        self._hooks = hooks
+        self._spans: Spans | None = None
+
+    def callbacks(self) -> dict[str, Callable[[ModuleType], None]]:
+        """Return what to call after the import of each engine's module."""
+        return {hook.module: self.bind_all for hook in self._hooks}
+
+    def bind_all(self, module: ModuleType) -> None:
+        """Bind the hooks that waited for `module`; never raises."""
+        try:
+            spans = self._connected()
+        except Exception:
+            return
+        if spans is None:
+            return
+        for hook in self._hooks:
+            if hook.module == module.__name__:
+                report(spans, hook, bind(hook, module, spans))
+
+    def _connected(self) -> Spans | None:
+        """Return the way into the trace, opened by the first engine; None without the library."""
+        if self._spans is None:
+            from . import emit, process, spans
+
+            emitter = emit.connect()
+            if emitter is None:
+                return None
+            self._spans = spans.Spans(emitter)
+            emitter.note(process.describe())
+        return self._spans
+
+
+def bind(hook: Hook, module: ModuleType, spans: Spans) -> str:
+    """Bind one hook and return an empty text, or why it could not be bound."""
+    try:
+        name = f"{__package__}.{hook.file}"
+        __import__(name)
+        sys.modules[name].bind(module, spans)
+    except CannotBind as error:
+        return str(error)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def report(spans: Spans, hook: Hook, problem: str) -> None:
+    """Say in the trace whether a hook is bound."""
+    spans.emitter.note(
+        {
+            "layer": "hook",
+            "engine": hook.engine,
+            "name": hook.file,
+            "bound": not problem,
+            "detail": problem,
+        }
+    )
+
+
+def install() -> None:
+    """Follow the imports of the engines; bind at once those that are here already."""
+    callbacks = Registry(HOOKS).callbacks()
+    sys.meta_path.insert(0, PostImportFinder(callbacks))
+    for name, callback in callbacks.items():
+        module = sys.modules.get(name)
+        if module is not None:
+            callback(module)
