@@ -4,7 +4,13 @@
  * Every function returns 0 or a count, or -errno.
  */
 
-/* Ops the loop knows. Data ops are READ and WRITE. */
+/*
+ * Ops the loop knows. Data ops are READ and WRITE. SYNC, TRUNCATE and EVICT
+ * act on a handle or, when it is -1, on a path. TRUNCATE's size is `length`.
+ * SYNC's kinds: 0 fsync, 1 fdatasync, 2 sync_file_range, 3 msync (as
+ * fdatasync), 4 and 5 the file system (of the handle, or of the root).
+ * A CLOSE waits for the requests in flight on its handle.
+ */
 enum loop_op {
 	LOOP_OPEN = 1,
 	LOOP_CLOSE = 2,
@@ -79,7 +85,8 @@ struct loop_timing {
 struct loop_options {
 	uint32_t queue_depth;       /* per stream, >= 1 */
 	uint32_t stream_count;
-	int64_t staging_bytes;      /* per request in flight, a multiple of 4096 */
+	int64_t staging_bytes;      /* per staged request, a multiple of 4096; 0: none needed */
+	int64_t start_ns;           /* CLOCK_MONOTONIC: nothing starts earlier; 0: at once */
 	int32_t root_fd;            /* directory; no path leaves it */
 	uint8_t check_reads;        /* compare what was read with the tape */
 	uint8_t registered_buffers; /* try to; said in loop_report */
@@ -95,10 +102,10 @@ struct loop_report {
 	uint64_t retries;           /* EAGAIN, EINTR */
 	uint64_t staged_bytes;      /* copied into staging buffers */
 	uint64_t mismatched_bytes;  /* check_reads: bytes that differ */
-	int64_t first_mismatch;     /* index of the request, or -1 */
+	int64_t first_mismatch;     /* lowest index of such a request, or -1 */
 	int64_t start_ns, end_ns;   /* of the whole run */
-	int64_t cpu_user_ns, cpu_system_ns; /* of this thread and its workers */
-	int64_t first_error;        /* index of the request, or -1 */
+	int64_t cpu_user_ns, cpu_system_ns; /* of the process, kernel workers included */
+	int64_t first_error;        /* lowest index of a failed or short request, or -1 */
 };
 
 #define LOOP_FEATURE_SINGLE_ISSUER 1
@@ -126,6 +133,8 @@ struct loop_job {
 struct tape;
 struct tape *tape_new(int64_t bytes, int64_t span_bytes, uint64_t seed, int *error);
 void tape_free(struct tape *tape);
+/* Period of the tape: `bytes` rounded down to a prime number of pages. */
+int64_t tape_bytes(const struct tape *tape);
 /* Copy `length` payload bytes of recorded file `file` at `offset` to `out`. */
 void tape_read(const struct tape *tape, int32_t file, int64_t offset, int64_t length, uint8_t *out);
 /* Number of bytes at `data` that differ from the tape. */

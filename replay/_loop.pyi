@@ -1,0 +1,6 @@
+"""The compiled replay loop, see csrc/loop_api.h."""
+
+from typing import Any
+
+ffi: Any
+lib: Any

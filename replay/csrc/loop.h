@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The replay loop's inside. The core (loop.c) decides what may start; a
+ * backend drives it: take a request, move its bytes, complete it. The posix
+ * backend calls the core under its lock, the io_uring backend from one thread.
+ */
+#ifndef IOTRACE_LOOP_H
+#define IOTRACE_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "loop_api.h"
+
+#define DIRECT_BLOCK_BYTES 4096  /* memory alignment asked of O_DIRECT buffers */
+#define DIRECT_SECTOR_BYTES 512  /* enough where the file offset has no more */
+#define IOV_CAPACITY_MAX 1024    /* the kernel's UIO_MAXIOV */
+#define RETRIES_MAX 64           /* EAGAIN, EINTR in a row on one transfer */
+#define SLOTS_MAX 16384          /* requests in flight; half the kernel's limit on ring entries */
+
+/* A request in flight. */
+struct slot {
+	int64_t index;
+	const struct loop_request *request;
+	int64_t start_ns, end_ns, result;
+	int fd;
+	bool staged, vectored, direct;
+	uint8_t *staging;
+	int64_t staged_from, staged_to; /* bytes of the request that staging holds */
+
+	int64_t done;       /* bytes moved */
+	int64_t piece;      /* the piece that `done` lies in, */
+	int64_t piece_done; /* and how far */
+
+	uint8_t *buffer;    /* the transfer under way: buffer, or iov when vectored */
+	int64_t transfer_bytes;
+	struct iovec *iov;
+	int iov_count;
+	int tries;
+
+	uint64_t resubmissions, retries, staged_bytes, mismatched_bytes;
+	struct slot *next_free;
+};
+
+struct stream {
+	int64_t next, end; /* into job->stream_order */
+	int64_t previous;  /* index of the request started last; -1: none */
+	uint32_t in_flight;
+};
+
+struct handle {
+	int fd;
+	uint32_t users;  /* requests in flight through it */
+	uint32_t demand; /* data requests of the whole job */
+	bool direct;
+};
+
+struct file_progress {
+	uint32_t done, fences_done;
+};
+
+struct loop {
+	const struct loop_job *job;
+	const struct loop_options *options;
+	struct tape *tape;
+	struct loop_timing *timings;
+	struct loop_report *report;
+
+	struct stream *streams;
+	uint32_t *active; /* streams with requests left */
+	uint32_t active_count, turn;
+	struct file_progress *files;
+	struct handle *handles;
+	int64_t done;
+	uint32_t global_fences_done;
+	uint32_t in_flight;
+	bool stopping;
+
+	struct slot *slots, *free_slots;
+	uint32_t slot_count;
+	struct iovec *iovs;
+	uint32_t iov_capacity;
+	uint8_t *staging;
+	int64_t staging_size;
+	uint8_t **free_staging;
+	uint32_t staging_count, staging_free;
+	int64_t longest_transfer_bytes; /* straight from tape or into sink */
+	bool reads, writes;
+};
+
+int64_t clock_ns(void);
+void sleep_until(int64_t when_ns);
+
+/* loop.c */
+int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_options *options,
+	       struct tape *tape, struct loop_timing *timings, struct loop_report *report,
+	       uint32_t slots_max);
+void loop_teardown(struct loop *loop);
+void loop_begin(struct loop *loop);
+void loop_end(struct loop *loop);
+/* Whether a request may start at `now`; if none, *wake is lowered to the time of the next. */
+bool loop_ready(struct loop *loop, int64_t now, int64_t *wake);
+/* The next request that may start, marked as started; or NULL, as loop_ready. */
+struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake);
+void loop_complete(struct loop *loop, struct slot *slot);
+bool loop_finished(const struct loop *loop);
+
+/* transfer.c: the bytes of one data request */
+bool transfer_is_staged(const struct loop *loop, const struct loop_request *request);
+void transfer_begin(struct loop *loop, struct slot *slot);
+/* Set up buffer or iov for the next transfer. */
+void transfer_prepare(struct loop *loop, struct slot *slot);
+/* Account for a transfer that ended at `now`; true when the request is over. */
+bool transfer_advance(struct loop *loop, struct slot *slot, int64_t result, int64_t now);
+
+/* ops.c: everything that is one system call, and the posix way to move data */
+void perform(struct loop *loop, struct slot *slot);
+
+/* names.c: no path leaves root_fd */
+int name_mkdir(int root_fd, const char *path, uint32_t mode);
+int name_remove(int root_fd, const char *path, int flags);
+int name_rename(int root_fd, const char *from, const char *to);
+int name_link(int root_fd, const char *from, const char *to);
+
+/* tape.c */
+int64_t tape_span(const struct tape *tape);
+/* `tape_span` bytes may be read from here. */
+const uint8_t *tape_source(const struct tape *tape, int32_t file, int64_t offset);
+/* `tape_span` bytes, and one block more, may be written here. */
+uint8_t *tape_sink(const struct tape *tape, int32_t file, int64_t offset);
+void tape_store(const struct tape *tape, int32_t file, int64_t offset, int64_t length,
+		const uint8_t *data);
+/* Map the pages that transfers of up to `longest` bytes touch. */
+void tape_prefault(struct tape *tape, int64_t longest, bool sink);
+/* The whole of tape and sink as mapped, for registration. */
+struct iovec tape_source_extent(const struct tape *tape);
+struct iovec tape_sink_extent(const struct tape *tape);
+
+#endif

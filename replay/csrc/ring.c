@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loop.h"
+#include "ring.h"
+
+/* What the headers of the liburing that distributions ship (2.1 to 2.3) may lack. */
+#ifndef IORING_SETUP_COOP_TASKRUN
+#define IORING_SETUP_COOP_TASKRUN (1U << 8)
+#endif
+#ifndef IORING_SETUP_SINGLE_ISSUER
+#define IORING_SETUP_SINGLE_ISSUER (1U << 12)
+#endif
+#ifndef IORING_SETUP_DEFER_TASKRUN
+#define IORING_SETUP_DEFER_TASKRUN (1U << 13)
+#endif
+#ifndef IORING_SETUP_NO_SQARRAY
+#define IORING_SETUP_NO_SQARRAY (1U << 16)
+#endif
+#ifndef IORING_ENTER_REGISTERED_RING
+#define IORING_ENTER_REGISTERED_RING (1U << 4)
+#endif
+#define IORING_REGISTER_RING_FDS 20 /* enum members: no #ifndef can see them */
+#define IORING_UNREGISTER_RING_FDS 21
+
+#define NEEDED_FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_SINGLE_MMAP)
+#define BUSY_PAUSE_NS 1000000
+#define BUSY_TRIES_MAX 1000 /* a second in all */
+#define BUFFER_BYTES_MAX (INT64_C(1) << 30) /* the kernel's limit on one */
+#define REGISTERED_FILES_MAX 1024
+
+/* Dropped in this order, newest first, until the kernel takes the rest. */
+static const struct {
+	unsigned flag;
+	uint64_t feature;
+} SETUP_FLAGS[] = {
+	{ IORING_SETUP_NO_SQARRAY, LOOP_FEATURE_NO_SQARRAY },       /* 6.6 */
+	{ IORING_SETUP_DEFER_TASKRUN, LOOP_FEATURE_DEFER_TASKRUN }, /* 6.1 */
+	{ IORING_SETUP_SINGLE_ISSUER, LOOP_FEATURE_SINGLE_ISSUER }, /* 6.0 */
+	{ IORING_SETUP_COOP_TASKRUN, LOOP_FEATURE_COOP_TASKRUN },   /* 5.19 */
+};
+#define SETUP_FLAG_COUNT (int)(sizeof(SETUP_FLAGS) / sizeof(SETUP_FLAGS[0]))
+
+static int setup(struct ring *ring, uint32_t entries, struct io_uring_params *params)
+{
+	unsigned flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP;
+
+	for (int i = 0; i < SETUP_FLAG_COUNT; i++) {
+		flags |= SETUP_FLAGS[i].flag;
+		ring->features |= SETUP_FLAGS[i].feature;
+	}
+	for (int i = 0;; i++) {
+		*params = (struct io_uring_params){ .flags = flags, .cq_entries = entries };
+		int fd = syscall(SYS_io_uring_setup, entries, params);
+
+		if (fd >= 0)
+			return fd;
+		if (errno != EINVAL || i == SETUP_FLAG_COUNT)
+			return -errno;
+		flags &= ~SETUP_FLAGS[i].flag;
+		ring->features &= ~SETUP_FLAGS[i].feature;
+		ring->refused |= SETUP_FLAGS[i].feature;
+	}
+}
+
+/* The ring's descriptor, looked up once for the thread instead of at each call. Since 5.18. */
+static void register_ring(struct ring *ring)
+{
+	struct io_uring_rsrc_update update = { .offset = UINT32_MAX, .data = ring->uring.ring_fd };
+
+	if (syscall(SYS_io_uring_register, ring->uring.ring_fd, IORING_REGISTER_RING_FDS, &update,
+		    1) != 1) {
+		ring->refused |= LOOP_FEATURE_REGISTERED_RING;
+		return;
+	}
+	ring->features |= LOOP_FEATURE_REGISTERED_RING;
+	ring->registered_fd = update.offset;
+}
+
+static void unregister_ring(struct ring *ring)
+{
+	struct io_uring_rsrc_update update = { .offset = ring->registered_fd };
+
+	if (ring->features & LOOP_FEATURE_REGISTERED_RING)
+		syscall(SYS_io_uring_register, ring->uring.ring_fd, IORING_UNREGISTER_RING_FDS,
+			&update, 1);
+}
+
+int ring_open(struct ring *ring, uint32_t entries)
+{
+	struct io_uring_params params;
+	int fd, error;
+
+	*ring = (struct ring){ 0 };
+	fd = setup(ring, entries, &params);
+	if (fd < 0)
+		return fd;
+	error = (params.features & NEEDED_FEATURES) == NEEDED_FEATURES ? 0 : -ENOSYS;
+	if (!error)
+		error = io_uring_queue_mmap(fd, &params, &ring->uring);
+	if (error) {
+		close(fd);
+		return error;
+	}
+	ring->uring.features = params.features;
+	/* With an SQ array, entry i is always at place i: it is written once. */
+	if (!(params.flags & IORING_SETUP_NO_SQARRAY))
+		for (unsigned i = 0; i < params.sq_entries; i++)
+			ring->uring.sq.array[i] = i;
+	register_ring(ring);
+	return 0;
+}
+
+void ring_close(struct ring *ring)
+{
+	unregister_ring(ring);
+	io_uring_queue_exit(&ring->uring);
+}
+
+void ring_register_buffers(struct ring *ring, const struct iovec *buffers, int count)
+{
+	for (int i = 0; i < count; i++) {
+		ring->buffers[i] = buffers[i];
+		if (ring->buffers[i].iov_len > BUFFER_BYTES_MAX)
+			ring->buffers[i].iov_len = BUFFER_BYTES_MAX;
+	}
+	if (io_uring_register_buffers(&ring->uring, ring->buffers, count)) {
+		ring->refused |= LOOP_FEATURE_REGISTERED_BUFFERS;
+		return;
+	}
+	ring->features |= LOOP_FEATURE_REGISTERED_BUFFERS;
+	ring->buffer_count = count;
+}
+
+int ring_buffer_of(const struct ring *ring, const void *data, int64_t bytes)
+{
+	for (int i = 0; i < ring->buffer_count; i++) {
+		const struct iovec *buffer = &ring->buffers[i];
+		int64_t at = (const uint8_t *)data - (const uint8_t *)buffer->iov_base;
+
+		if (at >= 0 && at + bytes <= (int64_t)buffer->iov_len)
+			return i;
+	}
+	return -1;
+}
+
+/* The kernel lets a table hold no more files than the process may open. */
+void ring_register_files(struct ring *ring, uint32_t count)
+{
+	uint32_t slots = count < REGISTERED_FILES_MAX ? count : REGISTERED_FILES_MAX;
+	struct rlimit limit;
+	int *files;
+
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && slots > limit.rlim_cur)
+		slots = limit.rlim_cur;
+	files = malloc((slots + 1) * sizeof(*files));
+	if (!files)
+		return;
+	for (uint32_t i = 0; i < slots; i++)
+		files[i] = -1;
+	if (io_uring_register_files(&ring->uring, files, slots)) {
+		ring->refused |= LOOP_FEATURE_REGISTERED_FILES;
+	} else {
+		ring->features |= LOOP_FEATURE_REGISTERED_FILES;
+		ring->file_slots = slots;
+	}
+	free(files);
+}
+
+int ring_add_file(struct ring *ring, int fd)
+{
+	int place = ring->files_used;
+
+	if (ring->files_used == ring->file_slots)
+		return -1;
+	if (io_uring_register_files_update(&ring->uring, place, &fd, 1) != 1)
+		return -1;
+	ring->files_used++;
+	return place;
+}
+
+void ring_remove_file(struct ring *ring, int place)
+{
+	int none = -1;
+
+	io_uring_register_files_update(&ring->uring, place, &none, 1);
+}
+
+struct io_uring_sqe *ring_entry(struct ring *ring)
+{
+	struct io_uring_sq *sq = &ring->uring.sq;
+
+	ring->queued++;
+	return &sq->sqes[sq->sqe_tail++ & (*sq->kring_entries - 1)];
+}
+
+/* One system call. What the kernel took is read off its head, whatever the call says. */
+static int enter(struct ring *ring, uint32_t submit, bool wait, int64_t wake_ns)
+{
+	struct io_uring *uring = &ring->uring;
+	struct __kernel_timespec timeout;
+	struct io_uring_getevents_arg argument = { 0 };
+	unsigned flags = IORING_ENTER_EXT_ARG;
+	int fd = uring->ring_fd, returned, error;
+	uint32_t left;
+
+	if (ring->features & LOOP_FEATURE_REGISTERED_RING) {
+		flags |= IORING_ENTER_REGISTERED_RING;
+		fd = ring->registered_fd;
+	}
+	if (wait)
+		flags |= IORING_ENTER_GETEVENTS;
+	if (wait && wake_ns != INT64_MAX) {
+		int64_t pause = wake_ns - clock_ns();
+
+		if (pause < 0)
+			pause = 0;
+		timeout.tv_sec = pause / 1000000000;
+		timeout.tv_nsec = pause % 1000000000;
+		argument.ts = (uintptr_t)&timeout;
+	}
+	__atomic_store_n(uring->sq.ktail, uring->sq.sqe_tail, __ATOMIC_RELEASE);
+	returned = syscall(SYS_io_uring_enter, fd, submit, wait ? 1 : 0, flags, &argument,
+			   sizeof(argument));
+	error = returned < 0 ? -errno : 0;
+	left = uring->sq.sqe_tail - __atomic_load_n(uring->sq.khead, __ATOMIC_ACQUIRE);
+	ring->submissions += left < ring->queued;
+	ring->in_kernel += ring->queued - left;
+	ring->queued = left;
+	return error;
+}
+
+int ring_enter(struct ring *ring, bool wait, int64_t wake_ns)
+{
+	for (int tries = 0;; tries++) {
+		int error = enter(ring, ring->queued, wait, wake_ns);
+
+		if (!error || error == -ETIME)
+			return 0;
+		if (error != -EINTR && error != -EAGAIN && error != -EBUSY)
+			return error;
+		if (tries == BUSY_TRIES_MAX)
+			return error;
+		ring->retries++;
+		if (error == -EINTR)
+			return 0;
+		/* Short of memory: completions make room; without any, time does. */
+		if (ring->in_kernel) {
+			error = enter(ring, 0, true, clock_ns() + BUSY_PAUSE_NS);
+			return error == -ETIME || error == -EINTR ? 0 : error;
+		}
+		sleep_until(clock_ns() + BUSY_PAUSE_NS);
+	}
+}
+
+uint64_t ring_withdraw(struct ring *ring)
+{
+	struct io_uring_sq *sq = &ring->uring.sq;
+
+	if (!ring->queued)
+		return 0;
+	/* The last one, so that those before keep their order and their places. */
+	sq->sqe_tail--;
+	ring->queued--;
+	__atomic_store_n(sq->ktail, sq->sqe_tail, __ATOMIC_RELEASE);
+	return sq->sqes[sq->sqe_tail & (*sq->kring_entries - 1)].user_data;
+}
+
+bool ring_reap(struct ring *ring, uint64_t *user_data, int32_t *result)
+{
+	struct io_uring_cq *cq = &ring->uring.cq;
+	unsigned head = *cq->khead;
+	const struct io_uring_cqe *cqe;
+
+	if (head == __atomic_load_n(cq->ktail, __ATOMIC_ACQUIRE))
+		return false;
+	cqe = &cq->cqes[head & (*cq->kring_entries - 1)];
+	*user_data = cqe->user_data;
+	*result = cqe->res;
+	__atomic_store_n(cq->khead, head + 1, __ATOMIC_RELEASE);
+	ring->in_kernel--;
+	return true;
+}
+
+int loop_probe_uring(void)
+{
+	struct ring ring;
+	int error = ring_open(&ring, 1);
+
+	if (!error)
+		ring_close(&ring);
+	return error;
+}
+
+const char *loop_liburing_version(void)
+{
+#ifdef IO_URING_VERSION_MAJOR
+#define TEXT(x) #x
+#define VERSION(major, minor) TEXT(major) "." TEXT(minor)
+	return VERSION(IO_URING_VERSION_MAJOR, IO_URING_VERSION_MINOR);
+#else
+	return "2.3 or older"; /* headers carry a version since 2.4 */
+#endif
+}

@@ -1,0 +1,317 @@
+"""The C replay loop as Python sees it: the tape, the two ways to run a job, whole files."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay._loop import ffi, lib
+from iotrace.replay.executors.executor import LoopOptions, LoopReport, Run
+from iotrace.replay.job import DATA_OPS, TIMING, Job, Op, check_job
+from iotrace.traces.errors import PlanError, ReplayError
+
+TAPE_BYTES = 1 << 28
+# Contiguous bytes behind any position: the most one system call moves.
+SPAN_BYTES = 1 << 31
+_TAPE_MEMORY_SHARE = 64  # of the memory there is; tape and sink take two such shares
+_STAGING_BLOCK_BYTES = 4096
+_CHECK_STAGING_BYTES = 64 << 20  # checked reads are cut here: checking is not measured
+_TRANSFER_MAX_BYTES = 0x7FFFF000
+
+_FEATURES = {
+    "single issuer": lib.LOOP_FEATURE_SINGLE_ISSUER,
+    "deferred task work": lib.LOOP_FEATURE_DEFER_TASKRUN,
+    "cooperative task work": lib.LOOP_FEATURE_COOP_TASKRUN,
+    "no submission array": lib.LOOP_FEATURE_NO_SQARRAY,
+    "registered buffers": lib.LOOP_FEATURE_REGISTERED_BUFFERS,
+    "registered files": lib.LOOP_FEATURE_REGISTERED_FILES,
+    "registered ring": lib.LOOP_FEATURE_REGISTERED_RING,
+}
+
+
+class Tape:
+    """The payload: byte `o` of recorded file `k` is a fixed random byte, with no stored copy.
+
+    Both tape and sink are shared memory: workers forked after the tape was made share them.
+
+    Args:
+        size_bytes: period, rounded down to a prime number of pages; None: 256 MiB, or a
+            64th of the memory where that is less.
+        seed: which random bytes.
+        span_bytes: longest contiguous run; a longer request is cut there. Costs address
+            space only.
+
+    Raises:
+        ReplayError: there is not enough memory.
+    """
+
+    def __init__(
+        self, size_bytes: int | None = None, seed: int = 0, span_bytes: int = SPAN_BYTES
+    ) -> None:
+        wanted = _affordable_tape_bytes() if size_bytes is None else size_bytes
+        error = ffi.new("int *")
+        tape = lib.tape_new(wanted, span_bytes, seed % 2**64, error)
+        if tape == ffi.NULL:
+            cause = os.strerror(-error[0])
+            raise ReplayError(
+                f"no room for {wanted} bytes of payload: {cause}; free memory or ask for less"
+            )
+        self._tape = ffi.gc(tape, lib.tape_free)
+
+    @property
+    def size_bytes(self) -> int:
+        """The period in bytes."""
+        return int(lib.tape_bytes(self._pointer()))
+
+    def read(self, file: int, offset: int, length: int) -> bytes:
+        """Return `length` bytes of recorded file `file` from `offset`; file -1 is zeros."""
+        out = bytearray(length)
+        lib.tape_read(self._pointer(), file, offset, length, ffi.from_buffer(out))
+        return bytes(out)
+
+    def compare(self, file: int, offset: int, data: bytes) -> int:
+        """Return how many bytes of `data` differ from recorded file `file` at `offset`."""
+        return int(
+            lib.tape_compare(self._pointer(), file, offset, len(data), ffi.from_buffer(data))
+        )
+
+    def close(self) -> None:
+        """Give the memory back; the tape cannot be used afterwards."""
+        if self._tape is not None:
+            ffi.release(self._tape)
+            self._tape = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _pointer(self) -> Any:
+        if self._tape is None:
+            raise ValueError("the tape is closed")
+        return self._tape
+
+
+def run_uring(job: Job, tape: Tape, root_fd: int, options: LoopOptions) -> Run:
+    """Run `job` through one io_uring; see Executor.run."""
+    return _run(lib.loop_run_uring, job, tape, root_fd, options)
+
+
+def run_posix(job: Job, tape: Tape, root_fd: int, options: LoopOptions) -> Run:
+    """Run `job` with pread and pwrite, a thread per request in flight; see Executor.run."""
+    return _run(lib.loop_run_posix, job, tape, root_fd, options)
+
+
+def probe_uring() -> str | None:
+    """Return None if io_uring can be used here, else the cause in words."""
+    error = -int(lib.loop_probe_uring())
+    return _uring_cause(error) if error else None
+
+
+def liburing_version() -> str:
+    """Return the version of liburing this module was built with."""
+    return str(ffi.string(lib.loop_liburing_version()).decode())
+
+
+def open_beneath(root_fd: int, path: str, flags: int, mode: int = 0o666) -> int:
+    """Open `path` below `root_fd` as the loop does: no `..` or symbolic link leads out.
+
+    Raises:
+        OSError: as open; EXDEV or ELOOP when the path would leave the root.
+    """
+    return _checked(lib.loop_open_beneath(root_fd, os.fsencode(path), flags, mode), path)
+
+
+def fill_file(
+    tape: Tape, fd: int, offset: int, length: int, file: int, payload_offset: int
+) -> None:
+    """Write payload of recorded file `file` from `payload_offset` to a range of an open file.
+
+    Raises:
+        OSError: as pwrite.
+    """
+    _checked(lib.loop_fill_file(tape._pointer(), fd, offset, length, file, payload_offset))
+
+
+def check_file(
+    tape: Tape, fd: int, offset: int, length: int, file: int, payload_offset: int
+) -> int:
+    """Return how many bytes of a range of an open file differ from the payload.
+
+    Bytes past the end of the file differ.
+
+    Raises:
+        OSError: as pread.
+    """
+    mismatched = ffi.new("int64_t *")
+    _checked(
+        lib.loop_check_file(tape._pointer(), fd, offset, length, file, payload_offset, mismatched)
+    )
+    return int(mismatched[0])
+
+
+def resident_bytes(fd: int) -> int:
+    """Return how many bytes of an open file are in the page cache.
+
+    Raises:
+        OSError: as mincore.
+    """
+    return _checked(lib.loop_resident_bytes(fd))
+
+
+def _checked(result: int, path: str | None = None) -> int:
+    if result < 0:
+        raise OSError(-result, os.strerror(-result), path)
+    return int(result)
+
+
+def _affordable_tape_bytes() -> int:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of the control group
+        try:
+            memory = min(memory, int(Path("/sys/fs/cgroup", limit).read_text()))
+        except (OSError, ValueError):
+            continue  # not there, or "max"
+    return min(TAPE_BYTES, memory // _TAPE_MEMORY_SHARE)
+
+
+def _run(
+    function: Callable[..., int], job: Job, tape: Tape, root_fd: int, options: LoopOptions
+) -> Run:
+    check_job(job)
+    if not 1 <= options.queue_depth < 2**32:
+        raise PlanError(f"queue depth {options.queue_depth} is not possible; use 1 or more")
+    timings = np.zeros(len(job.requests), TIMING)
+    report = ffi.new("struct loop_report *")
+    names = [ffi.new("char[]", os.fsencode(path)) for path in job.paths]
+    paths = ffi.new("char *[]", names)
+    c_job = ffi.new("struct loop_job *")
+    c_job.requests = _pointer("struct loop_request *", job.requests)
+    c_job.request_count = len(job.requests)
+    c_job.pieces = _pointer("struct loop_piece *", job.pieces)
+    c_job.piece_count = len(job.pieces)
+    c_job.stream_order = _pointer("int64_t *", job.stream_order)
+    c_job.stream_starts = _pointer("int64_t *", job.stream_starts)
+    c_job.paths = ffi.cast("char const * const *", paths)
+    c_job.path_count = len(job.paths)
+    c_job.handle_count = job.handle_count
+    c_job.file_count = job.file_count
+    c_options = _c_options(job, root_fd, options)
+    error = -function(
+        c_job,
+        c_options,
+        tape._pointer(),
+        _pointer("struct loop_timing *", timings),
+        report,
+    )
+    if error:
+        raise _run_error(error, function is lib.loop_run_uring)
+    timings.flags.writeable = False
+    return Run(timings, _report(report))
+
+
+def _pointer(kind: str, array: npt.NDArray[Any]) -> Any:
+    # The arrays outlive the call: the caller holds them.
+    return ffi.cast(kind, array.ctypes.data)
+
+
+def _c_options(job: Job, root_fd: int, options: LoopOptions) -> Any:
+    return ffi.new(
+        "struct loop_options *",
+        {
+            "queue_depth": options.queue_depth,
+            "stream_count": job.stream_count,
+            "staging_bytes": options.staging_bytes or _staging_bytes(job, options),
+            "start_ns": options.start_ns,
+            "root_fd": root_fd,
+            "check_reads": options.check_reads,
+            "registered_buffers": options.registered_buffers,
+            "registered_files": options.registered_files,
+            "stop_on_error": options.stop_on_error,
+        },
+    )
+
+
+def _staging_bytes(job: Job, options: LoopOptions) -> int:
+    """Room for the longest request that may be copied, so that none is cut for it."""
+    rows = job.requests[np.isin(job.requests["op"], DATA_OPS)]
+    direct = np.zeros(job.handle_count + 1, bool)
+    opens = job.requests[job.requests["op"] == Op.OPEN]
+    direct[opens["handle"]] = (opens["flags"] & os.O_DIRECT) != 0
+    copied = (rows["piece_count"] > 1) | direct[rows["handle"]]
+    longest = int(rows["length"][copied].max(initial=0))
+    if options.check_reads:
+        reads = rows["length"][rows["op"] == Op.READ]
+        longest = max(longest, min(int(reads.max(initial=0)), _CHECK_STAGING_BYTES))
+    blocks = -(-min(longest, _TRANSFER_MAX_BYTES) // _STAGING_BLOCK_BYTES)
+    return max(blocks, 1) * _STAGING_BLOCK_BYTES
+
+
+def _run_error(error: int, through_uring: bool) -> PlanError | ReplayError:
+    if error == errno.EDEADLK:
+        return PlanError(
+            "the job cannot run: fences and streams wait for each other; rebuild the plan"
+        )
+    if error == errno.ENOMEM or not through_uring:
+        cause = os.strerror(error)
+        return ReplayError(f"the replay could not start: {cause}; lower --queue-depth")
+    return ReplayError(f"io_uring cannot be used here: {_uring_cause(error)}; use --executor posix")
+
+
+def _uring_cause(error: int) -> str:
+    setting = Path("/proc/sys/kernel/io_uring_disabled")
+    disabled = setting.read_text().strip() if setting.exists() else "0"
+    if error == errno.EPERM and disabled == "2":
+        return "the sysctl kernel.io_uring_disabled is 2: nobody may use it"
+    if error == errno.EPERM and disabled != "0":
+        return (
+            f"the sysctl kernel.io_uring_disabled is {disabled}: "
+            "only CAP_SYS_ADMIN and the group kernel.io_uring_group may use it"
+        )
+    if error == errno.EPERM:
+        return "a seccomp filter, such as a container's, forbids io_uring_setup (EPERM)"
+    if error == errno.ENOSYS:
+        return (
+            f"kernel {os.uname().release} lacks what is needed (5.11 or newer has it), "
+            "or a seccomp filter hides io_uring_setup (ENOSYS)"
+        )
+    if error == errno.ENOMEM:
+        return "not enough locked memory for a ring; raise `ulimit -l` (ENOMEM)"
+    return f"{os.strerror(error)} ({errno.errorcode.get(error, error)})"
+
+
+def _report(report: Any) -> LoopReport:
+    return LoopReport(
+        features=_feature_names(report.features),
+        refused=_feature_names(report.refused),
+        submissions=report.submissions,
+        resubmissions=report.resubmissions,
+        retries=report.retries,
+        staged_bytes=report.staged_bytes,
+        mismatched_bytes=report.mismatched_bytes,
+        first_mismatch=_index(report.first_mismatch),
+        start_ns=report.start_ns,
+        end_ns=report.end_ns,
+        cpu_user_ns=report.cpu_user_ns,
+        cpu_system_ns=report.cpu_system_ns,
+        first_error=_index(report.first_error),
+    )
+
+
+def _feature_names(bits: int) -> tuple[str, ...]:
+    return tuple(name for name, bit in _FEATURES.items() if bits & bit)
+
+
+def _index(value: int) -> int | None:
+    return None if value < 0 else value
