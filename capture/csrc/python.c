@@ -5,13 +5,13 @@
  * that IOTRACE_HOOKS names. Nothing here links to libpython; the job's own
  * interpreter, 3.9 or newer, static or shared, supplies the functions.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "dlsym.h"
 #include "python.h"
 
 #define PY_FILE_INPUT 257 /* Py_file_input of every CPython so far */

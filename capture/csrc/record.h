@@ -5,11 +5,16 @@
  *
  *   [ header, LOG_HEADER_BYTES ][ chunk 0 ][ chunk 1 ] ...
  *
- * A chunk belongs to one thread and is an array of 64-byte slots. Slot 0 is
- * the chunk's own header. Each later slot is a record, or the continuation
- * of one: text that follows a record takes the next slots, whole.
+ * A chunk belongs to one thread at a time and is an array of 64-byte slots.
+ * Slot 0 is the chunk's own header. Each later slot is a record, or the
+ * continuation of one: text that follows a record takes the next slots, whole.
  * A record is complete when its `op` is not OP_NONE: `op` is stored last,
  * with release order, so a log is readable at any instant of a SIGKILL.
+ * `text_bytes` is stored first: a torn record (op none, start_ns or
+ * text_bytes not 0) is skipped together with its text.
+ *
+ * When a thread ends, the room left in its chunk goes to the next new thread:
+ * an OP_THREAD record says whose the later records of the chunk are.
  *
  * The names of ops, APIs and offset sources are in the header as text, so a
  * reader needs no copy of these enums.
@@ -22,10 +27,10 @@
 #define LOG_MAGIC 0x31474f4c52544f49ull /* "IOTRLOG1" */
 #define LOG_VERSION 1
 #define LOG_HEADER_BYTES 65536 /* a multiple of every page size in use */
-#define LOG_CHUNK_BYTES 262144
+#define LOG_CHUNK_BYTES 65536 /* readers take it from the header */
 #define LOG_SLOT_BYTES 64
 #define LOG_CHUNK_SLOTS (LOG_CHUNK_BYTES / LOG_SLOT_BYTES)
-#define LOG_TEXT_MAX 65536 /* bytes of text one record may carry; longer is cut and counted */
+#define LOG_TEXT_MAX 32768 /* bytes of text one record may carry; longer is cut and counted */
 
 /* One line adds an op. The name is what the trace's `op` column says. */
 #define FOR_EACH_OP(X)                                                        \
@@ -47,7 +52,8 @@
 	X(OP_MAP, "map")                                                      \
 	X(OP_UNMAP, "unmap")                                                  \
 	X(OP_ADVISE, "advise")                                                \
-	X(OP_COUNTER, "counter") /* text: name; result: value */
+	X(OP_COUNTER, "counter") /* text: name; result: value */              \
+	X(OP_THREAD, "thread")   /* not a request: result: tid of the records after it */
 
 #define FOR_EACH_API(X)                                                       \
 	X(API_NONE, "")                                                       \
@@ -77,9 +83,11 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  * OP_FILE   file: the new open's number; text: absolute path as opened;
  *           offset: st_dev, length: st_ino, result: birth time in ns or 0,
  *           address: size at open, flags: st_mode
- * OP_OPEN   file: number given by the OP_FILE before it in the same chunk, or 0
+ *           (an fd that was inherited or opened unseen has an OP_FILE and no OP_OPEN)
+ * OP_OPEN   file: number given by the thread's last OP_FILE, or 0
  *           when the open failed; flags: open flags; result: 0 or -errno;
  *           text: path (only when the open failed); length: creation mode
+ * OP_CLOSE  length: descriptors that still refer to the open file
  * OP_RENAME text: source path, NUL, target path, both absolute; file: 0
  * OP_LINK, OP_UNLINK, OP_MKDIR, OP_RMDIR  text: path(s), absolute
  *           offset: st_dev and length: st_ino of the inode named, for
@@ -88,6 +96,7 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  * OP_ALLOCATE flags: fallocate mode; OP_TRUNCATE length: the new size
  *           (truncate by path: file 0, text: path)
  * OP_MAP    flags: prot; address: where; offset, length: of the file
+ * OP_UNMAP  address, length: as asked; file: the file mapped there
  * OP_ADVISE flags: the advice
  */
 struct record {
@@ -106,9 +115,10 @@ struct record {
 };
 
 struct chunk_header {
-	uint32_t owner_tid; /* 0: chunk not in use */
+	uint32_t owner_tid; /* of the first owner; 0: chunk not in use */
 	uint32_t next_slot; /* atomic; first free slot; may run past LOG_CHUNK_SLOTS */
-	uint64_t reserved[7];
+	uint32_t index, next_returned; /* the writer's list of returned chunks */
+	uint64_t reserved[6];
 };
 
 struct log_header {
@@ -139,6 +149,7 @@ struct log_header {
 	uint32_t argv_at, argv_bytes;             /* NUL-separated, may be cut */
 	uint32_t rank_at, rank_bytes;             /* launcher variables found: NAME=VALUE, NUL-separated */
 	uint32_t executable_at, executable_bytes; /* readlink of /proc/self/exe */
+	uint32_t path_at, path_bytes;             /* of this log; the writer opens it again to grow it */
 };
 
 _Static_assert(sizeof(struct record) == LOG_SLOT_BYTES, "a record is one slot");

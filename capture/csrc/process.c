@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Start, fork and end of the process. Nothing at the end is needed for a
+ * complete log: the counters read there only let a reader check it.
+ */
+#include "process.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "header.h"
+#include "real.h"
+#include "request.h"
+#include "scope.h"
+
+#define DEFAULT_LIMIT_BYTES (4ull << 30)
+
+/* Lines of /proc/self/io that are worth a counter. */
+#define FOR_EACH_COUNTER(X) X(rchar) X(wchar) X(syscr) X(syscw) X(read_bytes) X(write_bytes)
+
+struct counters {
+#define FIELD(name) int64_t name;
+	FOR_EACH_COUNTER(FIELD)
+#undef FIELD
+};
+
+/*
+ * What the process had done before this library saw it: an earlier image, the
+ * loader. A forked child starts at zero.
+ */
+static struct counters at_start;
+
+static int64_t number_after(const char *text, const char *label)
+{
+	const char *at = strstr(text, label);
+	int64_t number = 0;
+
+	if (!at)
+		return 0;
+	for (at += strlen(label); *at >= '0' && *at <= '9'; at++)
+		number = number * 10 + (*at - '0');
+	return number;
+}
+
+static int read_counters(struct counters *counters)
+{
+	char text[512] = "\n"; /* each label is looked for with the newline before it */
+	long bytes = header_read_file("/proc/self/io", text + 1, sizeof(text) - 2);
+
+	if (bytes <= 0)
+		return -ENOENT;
+	LOG_COUNT(own_bytes_read, (uint64_t)bytes);
+#define READ(name) counters->name = number_after(text, "\n" #name ": ");
+	FOR_EACH_COUNTER(READ)
+#undef READ
+	return 0;
+}
+
+static void append_counter(const char *name, int64_t value)
+{
+	uint64_t now = now_ns();
+	struct record record = {.start_ns = now, .end_ns = now, .offset = -1, .length = -1,
+				.result = value, .op = OP_COUNTER};
+
+	log_append(&record, name, strlen(name));
+}
+
+void process_ends(void)
+{
+	struct counters counters, base = {0};
+
+	if (!capture_is_on || log_is_borrowed() || !log_exists() || read_counters(&counters) != 0)
+		return;
+	if (log_generation() == 1)
+		base = at_start;
+#define APPEND(name) append_counter(#name, counters.name - base.name);
+	FOR_EACH_COUNTER(APPEND)
+#undef APPEND
+}
+
+static void before_fork(void)
+{
+	if (capture_is_on && !log_is_borrowed())
+		descriptors_shared(false);
+}
+
+static void after_fork_in_child(void)
+{
+	/* Already renewed, unless the kernel is too old to mark forks itself. */
+	if (capture_is_on && log_is_borrowed())
+		log_renew();
+}
+
+static uint64_t limit_bytes(void)
+{
+	const char *text = getenv("IOTRACE_LOG_LIMIT_BYTES");
+	uint64_t limit = text ? strtoull(text, NULL, 10) : 0;
+
+	return limit ? limit : DEFAULT_LIMIT_BYTES;
+}
+
+static __attribute__((constructor)) void start(void)
+{
+	const char *folder = getenv("IOTRACE_LOG_DIR");
+	int saved_errno = errno;
+
+	real_resolve();
+	if (folder && *folder && log_start(folder, limit_bytes()) == 0 &&
+	    scope_start(getenv("IOTRACE_SYSTEM"), getenv("IOTRACE_INCLUDE"),
+			getenv("IOTRACE_EXCLUDE")) == 0) {
+		read_counters(&at_start);
+		pthread_atfork(before_fork, NULL, after_fork_in_child);
+		capture_is_on = true;
+	}
+	errno = saved_errno;
+}
+
+static __attribute__((destructor)) void end(void)
+{
+	process_ends();
+}
+
+#define EXIT(name)                                                            \
+	EXPORT __attribute__((noreturn)) void name(int status)                \
+	{                                                                     \
+		process_ends();                                               \
+		real.name(status);                                            \
+		__builtin_unreachable();                                      \
+	}
+
+EXIT(_exit)
+EXIT(_Exit)
+
+/* --- for the hooks ----------------------------------------------------- */
+
+EXPORT uint64_t iotrace_now(void)
+{
+	return now_ns();
+}
+
+EXPORT int iotrace_note(uint64_t start_ns, uint64_t end_ns, const char *json, size_t bytes)
+{
+	struct record record = {.start_ns = start_ns, .end_ns = end_ns, .offset = -1,
+				.length = -1, .op = OP_NOTE};
+
+	if (!capture_is_on || log_is_borrowed())
+		return -ENODEV;
+	return log_append(&record, json, bytes) ? 0 : -ENOSPC;
+}
+
+EXPORT void iotrace_pause(int on)
+{
+	this_thread.paused += on ? 1 : -1;
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+#include "request.h"
+
+#include "path.h"
+
+bool capture_is_on;
+
+/* The number that was given in this log, or 0. */
+static uint32_t current_number(uint64_t number)
+{
+	return number >> 32 == log_generation() ? (uint32_t)number : 0;
+}
+
+static uint32_t claim_number(struct open_file *file)
+{
+	uint64_t known = atomic_load(&file->number);
+	uint32_t number = log_file_number(); /* may start a new generation: first */
+
+	if (!number || current_number(known))
+		return 0;
+	if (atomic_compare_exchange_strong(&file->number, &known,
+					   (uint64_t)log_generation() << 32 | number))
+		return number;
+	return 0; /* another thread was first, and describes it */
+}
+
+uint32_t request_describe(struct open_file *file, const char *path, size_t bytes,
+			  const struct inode *inode)
+{
+	uint32_t number = claim_number(file);
+	struct record record = {.op = OP_FILE};
+
+	if (!number)
+		return current_number(file->number);
+	record.start_ns = record.end_ns = now_ns();
+	record.offset = (int64_t)inode->device;
+	record.length = (int64_t)inode->number;
+	record.result = (int64_t)inode->birth_ns;
+	record.address = (uint64_t)inode->bytes;
+	record.flags = inode->mode;
+	record.file = number;
+	log_append(&record, path, bytes);
+	return number;
+}
+
+static __attribute__((noinline)) uint32_t describe_late(struct open_file *file, int fd)
+{
+	struct inode inode;
+	struct path path;
+
+	inode_of_descriptor(fd, &inode);
+	path_of_descriptor(&path, fd);
+	return request_describe(file, path.text, path.bytes, &inode);
+}
+
+uint32_t request_known_number(struct open_file *file)
+{
+	if (!file || file->kind != FILE_RECORDED || request_is_paused())
+		return 0;
+	return current_number(file->number);
+}
+
+uint32_t request_file_number(struct open_file *file, int fd)
+{
+	uint32_t number = current_number(
+		atomic_load_explicit(&file->number, memory_order_acquire));
+
+	return likely(number) ? number : describe_late(file, fd);
+}
+
+/* Bytes of a request that no record will show. */
+static void count_unrecorded(const struct open_file *file, enum record_op op, ssize_t result)
+{
+	bool reads = op == OP_READ;
+
+	if (result <= 0)
+		return;
+	if (file->kind == FILE_RECORDED && reads)
+		LOG_COUNT(own_bytes_read, (uint64_t)result); /* paused by a hook of ours */
+	else if (file->kind == FILE_OTHER)
+		log_count(reads ? offsetof(struct log_header, other_bytes_read)
+				: offsetof(struct log_header, other_bytes_written),
+			  (uint64_t)result);
+	else
+		log_count(reads ? offsetof(struct log_header, ignored_bytes_read)
+				: offsetof(struct log_header, ignored_bytes_written),
+			  (uint64_t)result);
+}
+
+static bool is_recorded(const struct open_file *file)
+{
+	return likely(file->kind == FILE_RECORDED) && likely(!request_is_paused());
+}
+
+void request_moved(struct open_file *file, int fd, const struct record *record)
+{
+	struct record filled = *record;
+
+	if (!is_recorded(file)) {
+		count_unrecorded(file, record->op, record->result);
+		return;
+	}
+	filled.file = request_file_number(file, fd);
+	log_append(&filled, NULL, 0);
+}
+
+static struct record moved(struct request request, enum record_op op, const void *buffer,
+			   size_t length, ssize_t result)
+{
+	return (struct record){.start_ns = request.start_ns,
+			       .end_ns = now_ns(),
+			       .offset = -1,
+			       .length = (int64_t)length,
+			       .result = result < 0 ? -errno : result,
+			       .address = (uint64_t)buffer,
+			       .api = API_POSIX,
+			       .op = (uint16_t)op};
+}
+
+ssize_t request_move(struct request request, enum record_op op, const void *buffer,
+		     size_t length, ssize_t result)
+{
+	struct open_file *file = request.file;
+	struct record record;
+
+	if (unlikely(!file))
+		return result;
+	if (file->kind != FILE_RECORDED) {
+		count_unrecorded(file, op, result);
+		return result;
+	}
+	record = moved(request, op, buffer, length, result);
+	if (open_file_is_queried(file, request.fd)) {
+		record.offset = raw_position(request.fd);
+		record.offset_source = OFFSET_QUERIED;
+		atomic_store_explicit(&file->position, record.offset, memory_order_relaxed);
+		if (result > 0)
+			record.offset -= result;
+	} else {
+		record.offset = atomic_fetch_add_explicit(
+			&file->position, result > 0 ? result : 0, memory_order_relaxed);
+		record.offset_source = OFFSET_TRACKED;
+	}
+	request_moved(file, request.fd, &record);
+	return result;
+}
+
+/* Where a positional write to a file open for append went: to its end, whatever it asked. */
+static off_t appended_at(int fd, ssize_t result)
+{
+	struct inode inode;
+
+	return inode_of_descriptor(fd, &inode) ? -1 : inode.bytes - result;
+}
+
+ssize_t request_at(struct request request, enum record_op op, const void *buffer,
+		   size_t length, off_t offset, ssize_t result)
+{
+	struct open_file *file = request.file;
+	struct record record;
+
+	if (unlikely(!file))
+		return result;
+	if (file->kind != FILE_RECORDED) {
+		count_unrecorded(file, op, result);
+		return result;
+	}
+	record = moved(request, op, buffer, length, result);
+	record.offset = offset;
+	record.offset_source = OFFSET_ARGUMENT;
+	if (unlikely(op == OP_WRITE && file->flags & O_APPEND && result > 0)) {
+		record.offset = appended_at(request.fd, result);
+		record.offset_source = OFFSET_QUERIED;
+	}
+	request_moved(file, request.fd, &record);
+	return result;
+}
+
+int request_done(struct request request, struct record record, int result)
+{
+	if (!request.file || !is_recorded(request.file))
+		return result;
+	record.start_ns = request.start_ns;
+	record.end_ns = now_ns();
+	record.result = result < 0 ? -errno : result;
+	if (!record.api)
+		record.api = API_POSIX;
+	record.file = request_file_number(request.file, request.fd);
+	log_append(&record, NULL, 0);
+	return result;
+}
