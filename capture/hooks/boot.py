@@ -9,8 +9,8 @@ the cost is two more finders in `sys.meta_path`.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # no import of typing: most jobs never need it
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
@@ -61,6 +61,7 @@ def boot(folder: str) -> None:
     package = type(sys)(PACKAGE)
     package.__path__ = []
     package.__spec__ = make_spec(PACKAGE, None)
+    package.__spec__.origin = f"{folder}/__init__.py"
     finder = FolderFinder(folder)
     sys.modules[PACKAGE] = package
     sys.meta_path.append(finder)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 from _thread import get_ident
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # no import of typing: most jobs never need it
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from importlib.machinery import ModuleSpec

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    Pairs = Iterable[tuple[str, object]]
+    Pairs = Iterable[tuple[object, object]]  # key or position, and what is there
     Parts = Callable[[Any], Pairs]
 
 NODES_MAX = 5_000_000  # of one walk: what a job's state holds at most, and some seconds
@@ -50,28 +51,37 @@ def walk(root: object, kinds: Kinds) -> Iterator[tuple[str, Any]]:
     is yielded once per name. The name of `root` itself is empty.
     """
     entered: set[int] = set()
-    waiting: list[tuple[str, object]] = [("", root)]
-    for _ in range(NODES_MAX):
-        if not waiting:
-            return
-        name, node = waiting.pop()
-        kind = type(node)
-        if kind in PLAIN_TYPES:
-            continue
-        if issubclass(kind, kinds.leaves):
-            yield name[:NAME_MAX_CHARS], node
-            pairs = named_parts(node, kinds.parts)
-        elif id(node) in entered:
-            continue
+    below: list[tuple[str, Iterator[tuple[object, object]]]] = [("", iter([("", root)]))]
+    budget = NODES_MAX
+    while below:
+        prefix, pairs = below[-1]
+        for key, node in pairs:
+            budget -= 1
+            if budget < 0:
+                return
+            kind = type(node)
+            if kind in PLAIN_TYPES:
+                continue
+            if issubclass(kind, kinds.leaves):
+                name = joined(prefix, key)
+                yield name[:NAME_MAX_CHARS], node
+                inner = named_parts(node, kinds.parts)
+            elif id(node) in entered:
+                continue
+            else:
+                entered.add(id(node))
+                name = joined(prefix, key)
+                inner = children(node, kind, kinds)
+            if inner:
+                below.append((name, iter(inner)))
+                break
         else:
-            entered.add(id(node))
-            pairs = children(node, kind, kinds)
-        waiting.extend(reversed([(joined(name, key), child) for key, child in pairs]))
+            below.pop()
 
 
-def joined(name: str, key: str) -> str:
+def joined(name: str, key: object) -> str:
     """Return the name of a child; an empty key names it as its parent."""
-    return f"{name}.{key}" if name and key else name or key
+    return f"{name}.{key}" if name and key != "" else name or str(key)
 
 
 def named_parts(leaf: object, parts: Parts) -> Pairs:
@@ -85,24 +95,24 @@ def children(node: object, kind: type, kinds: Kinds) -> Pairs:
     if issubclass(kind, dict):
         return mapping_items(node)  # type: ignore[arg-type]
     if issubclass(kind, tuple):
-        return [*tuple_items(node, kind), *attributes(node)]  # type: ignore[arg-type]
+        return chain(tuple_items(node, kind), attributes(node))  # type: ignore[arg-type]
     if issubclass(kind, (list, deque, set, frozenset)):
-        return [*indexed(node), *attributes(node)]  # type: ignore[arg-type]
-    if kind.__module__ == "builtins":
+        return chain(enumerate(node), attributes(node))  # type: ignore[arg-type]
+    if issubclass(kind, type) or kind.__module__ == "builtins":
         return ()
     if issubclass(kind, kinds.modules):
         return module_items(node)
     return attributes(node)
 
 
-def mapping_items(mapping: dict[object, object]) -> Iterator[tuple[str, object]]:
+def mapping_items(mapping: dict[object, object]) -> Iterator[tuple[object, object]]:
     """Yield the values of a mapping by key; a key that is an object is walked as well."""
     for index, (key, value) in enumerate(dict.items(mapping)):
         if isinstance(key, PLAIN_KEYS):
-            yield str(key), value
+            yield key, value
         else:
             yield f"{index}.key", key
-            yield str(index), value
+            yield index, value
     yield from attributes(mapping)
 
 
@@ -110,16 +120,11 @@ def tuple_items(values: tuple[object, ...], kind: type) -> Pairs:
     """Return the items of a tuple: by field if it has fields, otherwise by position."""
     fields = getattr(kind, "_fields", ())
     if isinstance(fields, tuple) and len(fields) == len(values):
-        return [(str(field), value) for field, value in zip(fields, values)]
-    return indexed(values)
+        return zip(fields, values)
+    return enumerate(values)
 
 
-def indexed(values: Iterable[object]) -> Pairs:
-    """Return the items of a sequence by position."""
-    return [(str(index), value) for index, value in enumerate(values)]
-
-
-def module_items(module: object) -> Iterator[tuple[str, object]]:
+def module_items(module: object) -> Iterator[tuple[object, object]]:
     """Yield parameters, buffers and submodules by name, then the other attributes."""
     rest = []
     for key, value in attributes(module):

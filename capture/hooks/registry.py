@@ -9,10 +9,10 @@ add the line.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
 
 from .imports import PostImportFinder
 
+TYPE_CHECKING = False  # no import of typing: most jobs never need it
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .spans import Spans
 
 
-class Hook(NamedTuple):
+class Hook:
     """One engine's hook.
 
     Attributes:
@@ -29,14 +29,18 @@ class Hook(NamedTuple):
         file: The file of this folder that binds it.
     """
 
-    engine: str
-    module: str
-    file: str
+    __slots__ = ("engine", "file", "module")
+
+    def __init__(self, engine: str, module: str, file: str) -> None:
+        self.engine = engine
+        self.module = module
+        self.file = file
 
 
 HOOKS = (
     Hook("torch.save", "torch.serialization", "torch_save"),
     Hook("torch.save", "torch.serialization", "torch_load"),
+    Hook("torch.save", "torch._dynamo.trace_rules", "torch_compile"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from .emit import quote
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from .emit import Emitter
 
 COMPRESSED_PARTS = ("crow_indices", "ccol_indices", "col_indices", "row_indices", "values")
+CHANNEL_PARTS = ("q_per_channel_scales", "q_per_channel_zero_points")
 NESTED_PARTS = (
     "values",
     "_nested_tensor_size",
@@ -58,7 +60,7 @@ def take_inventory(root: object, torch: Any) -> Inventory:
         parts=lambda leaf: parts_of(leaf, torch),
     )
     inventory = Inventory({}, [])
-    with torch._C.DisableTorchFunction():
+    with torch._C.DisableTorchFunction(), suppress(RuntimeError):  # a dict changed meanwhile
         for name, leaf in walk(root, kinds):
             try:
                 add_leaf(inventory, name, leaf, torch)
@@ -105,13 +107,15 @@ def dtype_name(dtype: object) -> str:
 
 
 def parts_of(leaf: Any, torch: Any) -> Iterable[tuple[str, Any]]:
-    """Return the tensors that a sparse, nested or wrapping tensor consists of."""
+    """Return the tensors that a sparse, nested, quantised or wrapping tensor is saved with."""
     kind = type(leaf)
     if not issubclass(kind, torch.Tensor):
         return ()
     if leaf.layout is torch.strided:
         if leaf.is_nested and kind is torch.Tensor:
             return called(leaf, NESTED_PARTS)
+        if leaf.is_quantized:
+            return called(leaf, CHANNEL_PARTS)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             return ()
         return [pair for pair in attributes(leaf) if isinstance(pair[1], torch.Tensor)]
