@@ -76,6 +76,8 @@ def to_arrow(column: Column, target: pa.DataType) -> pa.Array:
         ValueError: a code is out of range.
         pyarrow.ArrowInvalid: an integer does not fit `target`.
     """
+    if isinstance(column, Strings | Shapes) and column.codes.max(initial=-1) >= len(column.values):
+        raise ValueError(f"code {column.codes.max()} is past the {len(column.values)} values")
     if isinstance(column, Strings):
         return _strings_to_arrow(column, target)
     if isinstance(column, Shapes):
@@ -105,7 +107,7 @@ def _strings_to_arrow(column: Strings, target: pa.DataType) -> pa.Array:
         codes = np.where(codes < 0, codes, renumbered[codes])
     indices = pa.array(codes.astype(np.int32, copy=False), mask=codes < 0)
     values = pa.array(distinct, pa.string())
-    return pa.DictionaryArray.from_arrays(indices, values)  # checks the range
+    return pa.DictionaryArray.from_arrays(indices, values)
 
 
 def _take(values: pa.Array, codes: CodeArray) -> pa.Array:

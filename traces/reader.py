@@ -1,8 +1,7 @@
 """Read traces: any file gives a Trace or one clear TraceFormatError.
 
-Memory: what the file's own footer declares (decoded values, 8 bytes each, and text) must fit in
-half of the machine's memory, or the file is refused before its data are read. A footer that lies is
-caught after at most one row group more.
+Memory: what the pages declare (decoded values of 8 bytes, and text) must fit in half of the
+machine's memory, or in the limit given; else the file is refused before its data are decoded.
 """
 
 import os
@@ -19,21 +18,29 @@ from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.location import locate, one_line
 from iotrace.traces.merge import merge_traces
 from iotrace.traces.metadata import Metadata
+from iotrace.traces.parquet_size import needed_bytes
 from iotrace.traces.schema import COLUMNS, METADATA_KEY, REQUIRED_COLUMNS, SCHEMA, TEXT_COLUMNS
 from iotrace.traces.trace import Trace, sort_rows
 
 # All that a broken or hostile file makes Arrow raise. ArrowInvalid is a ValueError.
-_READ_ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, RuntimeError, MemoryError)
-_VALUE_BYTES = 8
+_READ_ERRORS = (
+    *(pa.ArrowException, OSError, MemoryError),
+    *(ValueError, TypeError, LookupError, RuntimeError, OverflowError),
+)
+_TEXT = pa.dictionary(pa.int32(), pa.string())  # how text comes out of any file
+_MAX_NAMES_BYTES = (1 << 31) - 1  # of an Arrow array
 
 
-def read_trace(location: str | Path, columns: Sequence[str] | None = None) -> Trace:
+def read_trace(
+    location: str | Path, columns: Sequence[str] | None = None, limit_bytes: int | None = None
+) -> Trace:
     """Read the trace at `location`.
 
     Args:
         location: a file, a folder whose `*.parquet` files are one trace, or a URI.
         columns: names of the columns to read, all by default; those that no row can be without
             (layer, op, rank, process, thread, seq, start_ns) are always read.
+        limit_bytes: most memory that the rows may take; half of the machine's by default.
 
     Returns:
         The rows sorted by `start_ns`. Columns that this version does not know are left out;
@@ -49,7 +56,10 @@ def read_trace(location: str | Path, columns: Sequence[str] | None = None) -> Tr
         raise ValueError(f"a trace has no column {sorted(unknown)}; it has {COLUMNS}")
     wanted = [c for c in COLUMNS if columns is None or c in columns or c in REQUIRED_COLUMNS]
     found = locate(location)
-    return merge_traces([_read_file(found.file_system, path, wanted) for path in found.paths])
+    limit_bytes = _half_of_memory_bytes() if limit_bytes is None else limit_bytes
+    return merge_traces(
+        [_read_file(found.file_system, p, wanted, limit_bytes) for p in found.paths]
+    )
 
 
 def read_metadata(location: str | Path) -> list[Metadata]:
@@ -62,14 +72,22 @@ def read_metadata(location: str | Path) -> list[Metadata]:
     return [_metadata(_open(found.file_system, path), path) for path in found.paths]
 
 
-def _read_file(file_system: fs.FileSystem, path: str, wanted: Sequence[str]) -> Trace:
+def _half_of_memory_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def _read_file(
+    file_system: fs.FileSystem, path: str, wanted: Sequence[str], limit_bytes: int
+) -> Trace:
     file = _open(file_system, path)
     metadata = _metadata(file, path)
     try:
         _check_columns(file, path)
         present = [name for name in wanted if name in file.schema_arrow.names]
-        _check_memory(file, path, present)
-        rows = _to_schema(pa.concat_tables(_row_groups(file, path, present)), wanted)
+        with file_system.open_input_file(path) as source:
+            _refuse_over(limit_bytes, needed_bytes(source, frozenset(present)), path)
+        groups = list(_row_groups(file, path, present, limit_bytes))
+        rows = _to_schema(pa.concat_tables(groups), wanted)
         return Trace(sort_rows(rows), metadata)
     except _READ_ERRORS as error:
         raise _broken(path, error) from error
@@ -77,9 +95,11 @@ def _read_file(file_system: fs.FileSystem, path: str, wanted: Sequence[str]) -> 
 
 def _open(file_system: fs.FileSystem, path: str) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(
-            file_system.open_input_file(path), read_dictionary=[*TEXT_COLUMNS], pre_buffer=False
-        )
+        source = file_system.open_input_file(path)
+        footer = pq.read_metadata(source)
+        leaves = {footer.schema.column(i).path for i in range(footer.num_columns)}
+        words = [name for name in TEXT_COLUMNS if name in leaves]
+        return pq.ParquetFile(source, metadata=footer, read_dictionary=words, pre_buffer=False)
     except PermissionError as error:
         raise TraceFormatError(f"{path} may not be read by this user; check its mode") from error
     except _READ_ERRORS as error:
@@ -105,42 +125,45 @@ def _check_columns(file: pq.ParquetFile, path: str) -> None:
     if twice or missing:
         what = f"lacks the column {missing[0]!r}" if missing else "has a column twice"
         raise TraceFormatError(f"{path} {what}, so it is no trace; write it again")
+    for field in file.schema_arrow:
+        if field.name in COLUMNS and not _is_readable(field):
+            raise TraceFormatError(
+                f"{path} has a column {field.name!r} of {str(field.type)[:80]}, "
+                f"not of {SCHEMA.field(field.name).type}; write it again"
+            )
 
 
-def _check_memory(file: pq.ParquetFile, path: str, present: Sequence[str]) -> None:
-    needed_bytes = 0
-    for i in range(file.metadata.num_row_groups):
-        group = file.metadata.row_group(i)
-        for j in range(group.num_columns):
-            chunk = group.column(j)
-            if chunk.path_in_schema.partition(".")[0] in present:
-                values_bytes = chunk.num_values * _VALUE_BYTES
-                needed_bytes += values_bytes + _text_bytes(chunk)
-    _refuse_over_limit(path, needed_bytes)
+def _is_readable(field: pa.Field) -> bool:
+    """Return whether the stored type can become the schema's without growing on the way."""
+    if field.name in TEXT_COLUMNS:
+        return field.type in (_TEXT, pa.null())
+    kind = field.type
+    if field.name == "shape" and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        kind = kind.value_type
+    elif field.name == "shape":
+        return bool(kind == pa.null())
+    # Other programs turn integers with nulls into floats.
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or kind == pa.null())
 
 
-def _text_bytes(chunk: pq.ColumnChunkMetaData) -> int:
-    is_text = chunk.physical_type == "BYTE_ARRAY"
-    return int(chunk.total_uncompressed_size) if is_text else 0
-
-
-def _refuse_over_limit(path: str, needed_bytes: int) -> None:
-    limit_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+def _refuse_over(limit_bytes: int, needed_bytes: int, path: str) -> None:
     if needed_bytes > limit_bytes:
         raise TraceFormatError(
-            f"{path} needs {needed_bytes} bytes of memory, more than half of this machine's "
-            f"({limit_bytes}); read it on a larger one or split it by process"
+            f"{path} needs {needed_bytes} bytes of memory, {limit_bytes} may be used; "
+            "read it on a larger machine or split it by process"
         )
 
 
-def _row_groups(file: pq.ParquetFile, path: str, present: Sequence[str]) -> Iterator[pa.Table]:
+def _row_groups(
+    file: pq.ParquetFile, path: str, present: Sequence[str], limit_bytes: int
+) -> Iterator[pa.Table]:
     yield pa.schema([file.schema_arrow.field(name) for name in present]).empty_table()
     read_bytes = 0
     for i in range(file.metadata.num_row_groups):
         group = file.read_row_group(i, columns=present)
         group.validate(full=True)
         read_bytes += group.nbytes
-        _refuse_over_limit(path, read_bytes)
+        _refuse_over(limit_bytes, read_bytes, path)
         yield group
 
 
@@ -155,10 +178,11 @@ def _to_field(table: pa.Table, field: pa.Field) -> Any:
     if field.name not in table.column_names:
         return pa.nulls(table.num_rows, field.type)
     column = table.column(field.name)
-    if pa.types.is_dictionary(field.type):
-        column = _distinct(column.cast(field.type).unify_dictionaries())
-    elif column.type != field.type:
-        column = column.cast(field.type)
+    if column.type == _TEXT:
+        column = _distinct(column.unify_dictionaries())
+    if field.name == "name":
+        _check_names(column)
+    column = column.cast(field.type)
     if column.null_count and not field.nullable:
         raise ValueError(f"the column {field.name!r} has nulls")
     return column
@@ -171,6 +195,14 @@ def _distinct(column: pa.ChunkedArray) -> pa.ChunkedArray:
         if words.null_count or len(pc.unique(words)) < len(words):
             return column.cast(pa.string()).dictionary_encode()
     return column
+
+
+def _check_names(column: pa.ChunkedArray) -> None:
+    """Refuse few long names on many rows before they are written out."""
+    if column.type == _TEXT:
+        sizes = (pc.sum(pc.binary_length(c.dictionary).take(c.indices)) for c in column.chunks)
+        if sum(size.as_py() or 0 for size in sizes) > _MAX_NAMES_BYTES:
+            raise ValueError(f"the names take more than {_MAX_NAMES_BYTES} bytes")
 
 
 def _broken(path: str, error: Exception) -> TraceFormatError:
