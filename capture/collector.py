@@ -1,0 +1,219 @@
+"""Raw logs of a job -> its trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from iotrace.capture.clock import Clock
+from iotrace.capture.completeness import (
+    Requests,
+    file_completeness,
+    mapped_bytes,
+    process_completeness,
+    written_files,
+)
+from iotrace.capture.environment import boot_id, describe_host
+from iotrace.capture.files import FileTable, identify
+from iotrace.capture.mounts import find_mounts
+from iotrace.capture.notes import Notes, read_notes
+from iotrace.capture.processes import describe_process, is_running, rank_of
+from iotrace.capture.rawlog import SUFFIX, RawLog, read_raw_log
+from iotrace.capture.rows import (
+    CODED_COLUMNS,
+    NULLS,
+    Block,
+    Context,
+    Words,
+    joined,
+    process_block,
+    request_ops,
+)
+from iotrace.capture.spans import labelling
+from iotrace.traces.errors import CaptureError
+from iotrace.traces.metadata import Completeness, Host, Metadata, ProcessCompleteness
+from iotrace.traces.trace import Column, Ints, Shapes, Strings, Trace
+
+DISTRIBUTION = "iotrace-toolkit"
+
+
+def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
+    """Return the trace of a job from the raw logs it left, which stay as they are.
+
+    A job that did nothing in scope has no raw logs and gives a trace without rows.
+
+    Args:
+        raw_dir: folder of the raw logs.
+        command: what was run, for the metadata.
+
+    Raises:
+        CaptureError: the folder cannot be read.
+    """
+    found, unreadable = read_folder(raw_dir)
+    logs = [log for log in found if is_of_interest(log)]
+    clock = Clock.of(logs)
+    notes = read_notes(logs, clock)
+    files = identify(logs, clock)
+    context = Context(clock, files, labelling(notes, files), Words())
+    block = in_time_order(joined([*process_blocks(logs, notes, context)]))
+    here = describe_host()
+    boots = list(dict.fromkeys([*(log.header.boot_id for log in logs), here.boot_id]))
+    hosts = tuple(here if boot == here.boot_id else Host(boot_id=boot) for boot in boots)
+    metadata = Metadata(
+        epoch_realtime_ns=clock.epoch_realtime_ns,
+        epoch_monotonic_ns=clock.epoch_monotonic_ns,
+        tool_version=tool_version(),
+        command=tuple(command),
+        hosts=hosts,
+        mounts=find_mounts(used_paths(files), boots.index(here.boot_id)),
+        processes=tuple(
+            describe_process(log, boots.index(log.header.boot_id), notes.of_log(place))
+            for place, log in enumerate(logs)
+        ),
+        completeness=describe_completeness(found, logs, block, context, notes, unreadable),
+    )
+    return Trace.from_columns(as_columns(block, context), metadata)
+
+
+def tool_version() -> str:
+    """Return the version of this package, empty when it runs without being installed."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return ""
+
+
+def read_folder(raw_dir: Path) -> tuple[list[RawLog], list[str]]:
+    """Return the raw logs of a folder in order of process start, and why others are left out."""
+    try:
+        paths = sorted(raw_dir.glob(f"*{SUFFIX}"))
+        next(raw_dir.iterdir(), None)  # glob is silent about a folder that is not there
+    except OSError as error:
+        raise CaptureError(
+            f"cannot read {raw_dir}: {error.strerror}; name a raw log folder"
+        ) from None
+    logs, unreadable = [], []
+    for path in paths:
+        try:
+            logs.append(read_raw_log(path))
+        except CaptureError as error:
+            unreadable.append(str(error))
+    logs.sort(key=lambda log: (log.header.pid_start_ticks, log.header.monotonic_ns))
+    return logs, unreadable
+
+
+def is_of_interest(log: RawLog) -> bool:
+    """Return whether a process did more than start: a request, a tensor or a span."""
+    if len(log.rows(*request_ops(log))):
+        return True
+    return any(is_about_data(log.text(row)) for row in log.rows("note").tolist())
+
+
+def is_about_data(note: bytes) -> bool:
+    """Return whether a note is a row of the trace."""
+    try:
+        fields = json.loads(note)
+    except ValueError:
+        return False
+    return isinstance(fields, dict) and fields.get("layer") in ("tensor", "span")
+
+
+def process_blocks(logs: Sequence[RawLog], notes: Notes, context: Context) -> Iterator[Block]:
+    """Yield the rows of each process."""
+    for place, log in enumerate(logs):
+        own = [note for note in notes.of_log(place) if note.layer in ("tensor", "span")]
+        yield process_block(place, log, rank_of(log.header), own, context)
+
+
+def in_time_order(block: Block) -> Block:
+    """Return the rows sorted by start, those of equal time as they were."""
+    order = np.argsort(block["start_ns"], kind="stable")
+    return {name: values[order] for name, values in block.items()}
+
+
+def as_columns(block: Block, context: Context) -> Mapping[str, Column]:
+    """Return a block as the trace takes it: words by name, nulls marked."""
+    columns: dict[str, Column] = {}
+    for name, values in block.items():
+        if name == "shape":
+            columns[name] = Shapes(values, context.words.shape.values())
+        elif name in CODED_COLUMNS:
+            columns[name] = Strings(values, getattr(context.words, name).values())
+        elif name in ("path", "target"):
+            columns[name] = Strings(values, context.files.paths.values())
+        elif name in NULLS:
+            columns[name] = Ints(values, values != NULLS[name])
+        else:
+            columns[name] = values
+    return columns
+
+
+def used_paths(files: FileTable) -> Iterator[str]:
+    """Yield the last names of all files."""
+    return (files.paths[code] for code in files.last_paths.tolist())
+
+
+def describe_completeness(
+    found: Sequence[RawLog],
+    logs: Sequence[RawLog],
+    block: Block,
+    context: Context,
+    notes: Notes,
+    unreadable: Sequence[str],
+) -> Completeness:
+    """Return what is known to be missing from the rows of `block`.
+
+    Args:
+        found: all logs; what those without rows lost counts as well.
+        logs: the logs of the trace's processes, in order.
+    """
+    requests = Requests(block, context.words)
+    written = written_files(requests, context.files)
+    processes = tuple(process_completeness(requests, logs))
+    return Completeness(
+        files=tuple(file_completeness(requests, written, context.files, boot_id())),
+        processes=processes,
+        dropped_records=sum(log.header.outside.dropped_records for log in found),
+        unknown_descriptors=sum(log.header.outside.unknown_descriptors for log in found),
+        unmatched_completions=requests.unmatched_completions(),
+        cut_texts=sum(log.header.outside.cut_texts for log in found),
+        torn_records=sum(log.torn_records for log in found),
+        notes=(
+            *unreadable,
+            *(f"{log.path.name} is cut: its last records are lost" for log in found if log.is_cut),
+            *unfinished_processes(logs, processes),
+            *mapped_bytes(requests, written, context.files),
+            *hook_problems(notes),
+        ),
+        extra={"processes_left_out": len(found) - len(logs)},
+    )
+
+
+def unfinished_processes(
+    logs: Sequence[RawLog], processes: Sequence[ProcessCompleteness]
+) -> Iterator[str]:
+    """Yield which processes did not come to their end: that is when they write the counters."""
+    boot = boot_id()
+    for place, (log, process) in enumerate(zip(logs, processes, strict=True)):
+        header = log.header
+        who = f"process {place} (pid {header.pid}, {' '.join(header.argv)[:80]})"
+        is_here = header.boot_id == boot
+        if is_here and is_running(header.pid, header.pid_start_ticks):
+            yield f"{who} still runs: what it does from now on is not in the trace"
+        elif process.kernel_bytes_written is None:
+            yield f"{who} was killed: it may have been in the middle of a request"
+
+
+def hook_problems(notes: Notes) -> Iterator[str]:
+    """Yield the hooks that did not bind, and how many notes were lost."""
+    failed = (note for note in notes.of("hook") if note.fields.get("bound") is False)
+    yield from dict.fromkeys(
+        f"no tensors from {note.text('engine')}: {note.text('detail') or 'unknown reason'}"
+        for note in failed
+    )
+    if notes.unreadable:
+        yield f"{notes.unreadable} notes of hooks could not be read"

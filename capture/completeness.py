@@ -1,0 +1,261 @@
+"""What a trace does not hold: recorded bytes against files as they are and the kernel's counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISREG
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.capture.extents import Extents, holds_data
+from iotrace.capture.files import FileTable
+from iotrace.capture.rawlog import RawLog
+from iotrace.capture.rows import NULLS, Block, Words
+from iotrace.traces.metadata import FileCompleteness, ProcessCompleteness
+
+Rows = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.int64]
+
+PROT_WRITE = 2  # <sys/mman.h>
+# The kernel adds what these move to no process's count.
+UNCOUNTED_APIS = ("io_uring", "libaio")
+NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The request rows of all processes, found by word."""
+
+    block: Block
+    words: Words
+
+    def rows(self, *ops: str) -> Rows:
+        """Return the rows of the requests with one of some ops."""
+        is_request = self.block["layer"] == self.words.layer.find("request")
+        return np.flatnonzero(is_request & np.isin(self.block["op"], self.codes("op", ops)))
+
+    def succeeded(self, *ops: str) -> Rows:
+        """Return those of `rows` that succeeded and are on a known file."""
+        rows = self.rows(*ops)
+        return rows[(self.block["result"][rows] >= 0) & (self.block["file"][rows] >= 0)]
+
+    def codes(self, column: str, values: Sequence[str]) -> list[int]:
+        """Return the codes of words in a coded column."""
+        return [getattr(self.words, column).find(value) for value in values]
+
+    def moved_bytes(self, rows: Rows) -> Bytes:
+        """Return the bytes that data requests moved; 0 for failures."""
+        moved: Bytes = self.block["result"][rows].clip(min=0)
+        return moved
+
+    def unmatched_completions(self) -> int:
+        """Return how many asynchronous requests have no completion."""
+        is_asynchronous = np.isin(self.block["api"], self.codes("api", UNCOUNTED_APIS))
+        return int(np.count_nonzero(is_asynchronous & (self.block["end_ns"] == NULLS["end_ns"])))
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written to each file, by identity: since it was last emptied, if it was.
+
+    Attributes:
+        extents: union of the recorded writes.
+        before_bytes: size of the content from before the trace.
+        is_mapped: files that may also have been written through memory.
+    """
+
+    extents: Mapping[int, Extents]
+    before_bytes: Bytes
+    is_mapped: npt.NDArray[np.bool_]
+
+
+def written_files(requests: Requests, files: FileTable) -> Written:
+    """Return what the recorded requests put into each file."""
+    block = requests.block
+    emptied_ns = np.full(len(files), NEVER)
+    opens = requests.succeeded("open")
+    empties = opens[(block["flags"][opens] & os.O_TRUNC != 0) & is_writable(block["flags"][opens])]
+    truncates = requests.succeeded("truncate")
+    empties = np.append(empties, truncates[block["length"][truncates] == 0])
+    np.maximum.at(emptied_ns, block["file"][empties], block["start_ns"][empties])
+
+    writes = requests.succeeded("write")
+    file = block["file"][writes]
+    writes = writes[
+        (requests.moved_bytes(writes) > 0)
+        & (block["offset"][writes] >= 0)
+        & (block["start_ns"][writes] >= emptied_ns[file])
+    ]
+    extents = {
+        file: Extents.union(block["offset"][rows], block["offset"][rows] + block["result"][rows])
+        for file, rows in by_file(block["file"][writes], writes)
+    }
+    for file in np.unique(block["file"][empties]).tolist():
+        extents.setdefault(file, Extents.union(np.empty(0, np.int64), np.empty(0, np.int64)))
+    return Written(
+        extents=extents,
+        before_bytes=np.where(emptied_ns == NEVER, files.opened_bytes, 0),
+        is_mapped=mapped_for_writing(requests, opens, len(files)),
+    )
+
+
+def by_file(file: npt.NDArray[np.int32], rows: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yield the rows of each file."""
+    order = np.argsort(file, kind="stable")
+    values, firsts = np.unique(file[order], return_index=True)
+    parts = np.split(rows[order], firsts[1:]) if len(values) else []
+    yield from zip(values.tolist(), parts, strict=True)
+
+
+def is_writable(flags: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Return whether open flags allow writing."""
+    return np.asarray((flags & os.O_ACCMODE) != os.O_RDONLY)
+
+
+def mapped_for_writing(requests: Requests, opens: Rows, files: int) -> npt.NDArray[np.bool_]:
+    """Return the files with a writable mapping of a writable open: a private one needs neither."""
+    block = requests.block
+    maps = requests.succeeded("map")
+    maps = maps[block["flags"][maps] & PROT_WRITE != 0]
+    opened = np.zeros(files, np.bool_)
+    opened[block["file"][opens[is_writable(block["flags"][opens])]]] = True
+    mapped = np.zeros(files, np.bool_)
+    mapped[block["file"][maps]] = True
+    return opened & mapped
+
+
+def file_completeness(
+    requests: Requests, written: Written, files: FileTable, boot: str
+) -> Iterator[FileCompleteness]:
+    """Yield for each file, in each process that used it, whether the writes explain it.
+
+    Args:
+        boot: id of the running boot; the files of another cannot be looked at.
+    """
+    block = requests.block
+    rows = np.flatnonzero(block["file"] >= 0)
+    pairs = np.unique(block["process"][rows].astype(np.int64) * len(files) + block["file"][rows])
+    sizes: dict[int, int | None] = {}
+    completes: dict[int, bool] = {}
+    for process, file in (divmod(pair, len(files)) for pair in pairs.tolist()):
+        if file not in sizes:
+            sizes[file] = final_size(files, file, boot)
+            completes[file] = is_explained(written, files, file, sizes[file])
+        extents = written.extents.get(file)
+        yield FileCompleteness(
+            path=files.paths[files.last_paths[file]],
+            process=process,
+            file=file,
+            recorded_bytes_written=extents.prefix_bytes if extents else 0,
+            final_size=sizes[file],
+            complete=completes[file],
+        )
+
+
+def final_size(files: FileTable, file: int, boot: str) -> int | None:
+    """Return the size of a file now, None if it is gone or another file has its name."""
+    file_boot, device, inode = files.inodes[file]
+    if files.is_gone[file] or file_boot != boot:
+        return None
+    try:
+        found = os.stat(files.paths[files.last_paths[file]])
+    except OSError:
+        return None
+    is_same = (found.st_dev, found.st_ino) == (device, inode) and S_ISREG(found.st_mode)
+    return found.st_size if is_same else None
+
+
+def is_explained(written: Written, files: FileTable, file: int, size_bytes: int | None) -> bool:
+    """Return whether recorded writes and what was there before account for a file's content."""
+    extents = written.extents.get(file)
+    if size_bytes is None or (extents is None and not written.is_mapped[file]):
+        return True  # gone, or only read
+    starts = extents.starts if extents else np.empty(0, np.int64)
+    ends = extents.ends if extents else np.empty(0, np.int64)
+    known = Extents.union(np.append(starts, 0), np.append(ends, written.before_bytes[file]))
+    path = Path(files.paths[files.last_paths[file]])
+    try:
+        return not holds_data(path, known.gaps(size_bytes), path.stat().st_blksize)
+    except OSError:
+        return False
+
+
+def process_completeness(
+    requests: Requests, logs: Sequence[RawLog]
+) -> Iterator[ProcessCompleteness]:
+    """Yield for each process what was recorded and what the kernel counted.
+
+    The kernel counts nowhere what io_uring and libaio move; it is added to its count, and the
+    preload library's own reads are taken off, so that the numbers can be compared.
+    """
+    is_uncounted = np.isin(requests.block["api"], requests.codes("api", UNCOUNTED_APIS))
+    reads, writes = requests.rows("read"), requests.rows("write")
+    counters = [
+        kernel_counter(requests, "rchar", len(logs)),
+        kernel_counter(requests, "wchar", len(logs)),
+    ]
+    totals = [
+        bytes_by_process(requests, rows, len(logs))
+        for rows in (reads, writes, reads[is_uncounted[reads]], writes[is_uncounted[writes]])
+    ]
+    for place, (log, rchar, wchar, read, written, read_unseen, written_unseen) in enumerate(
+        zip(logs, *counters, *totals, strict=True)
+    ):
+        outside = log.header.outside
+        yield ProcessCompleteness(
+            process=place,
+            recorded_bytes_read=read,
+            recorded_bytes_written=written,
+            kernel_bytes_read=(
+                None if rchar is None else rchar + read_unseen - outside.own_bytes_read
+            ),
+            kernel_bytes_written=None if wchar is None else wchar + written_unseen,
+            other_bytes_read=outside.other_bytes_read,
+            other_bytes_written=outside.other_bytes_written,
+            ignored_bytes_read=outside.ignored_bytes_read,
+            ignored_bytes_written=outside.ignored_bytes_written,
+            ignored_opens=outside.ignored_opens,
+        )
+
+
+def bytes_by_process(requests: Requests, rows: Rows, processes: int) -> list[int]:
+    """Return the bytes that some data requests moved in each process."""
+    totals = np.zeros(processes, np.int64)
+    np.add.at(totals, requests.block["process"][rows], requests.moved_bytes(rows))
+    return totals.tolist()
+
+
+def kernel_counter(requests: Requests, name: str, processes: int) -> list[int | None]:
+    """Return the last value of a counter of /proc/PID/io in each process, None without one."""
+    block = requests.block
+    counters: list[int | None] = [None] * processes
+    if "name" not in block:
+        return counters
+    is_counter = block["layer"] == requests.words.layer.find("counter")
+    rows = np.flatnonzero(is_counter & (block["name"] == requests.words.name.find(name)))
+    for row in rows[np.argsort(block["start_ns"][rows], kind="stable")].tolist():
+        counters[int(block["process"][row])] = int(block["result"][row])
+    return counters
+
+
+def mapped_bytes(requests: Requests, written: Written, files: FileTable) -> Iterator[str]:
+    """Yield what may have moved through memory, where no request shows it."""
+    block = requests.block
+    maps = requests.succeeded("map")
+    for_writing = written.is_mapped[block["file"][maps]]
+    for rows, verb in ((maps[~for_writing], "reading"), (maps[for_writing], "writing")):
+        touched = 0
+        for _, own in by_file(block["file"][rows], rows):
+            starts = block["offset"][own].clip(min=0)
+            extents = Extents.union(starts, starts + block["length"][own].clip(min=0))
+            touched += int((extents.ends - extents.starts).sum())
+        if touched:
+            count = len(np.unique(block["file"][rows]))
+            yield (
+                f"{touched} bytes of {count} files were mapped into memory for {verb}; "
+                "which of them were used was not seen"
+            )

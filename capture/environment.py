@@ -1,0 +1,67 @@
+"""Where a job ran: the host its cores and its memory."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+from iotrace.traces.metadata import Host
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def describe_host() -> Host:
+    """Return this machine as the job sees it: its cores and memory limit are those of its group."""
+    return Host(
+        name=platform.node(),
+        boot_id=boot_id(),
+        kernel=platform.release(),
+        machine=platform.machine(),
+        cores=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        cgroup_limit_bytes=memory_limit_bytes(),
+    )
+
+
+def boot_id() -> str:
+    """Return the id of this boot of this host; empty where the kernel does not say."""
+    return read_line(Path("/proc/sys/kernel/random/boot_id"))
+
+
+def memory_limit_bytes(groups: str | None = None, root: Path = CGROUPS) -> int | None:
+    """Return the least memory limit of this process's control groups, None without one.
+
+    Args:
+        groups: content of /proc/self/cgroup.
+        root: where the control groups are mounted.
+    """
+    lines = (groups if groups is not None else read_text(Path("/proc/self/cgroup"))).splitlines()
+    limits = [limit for line in lines for limit in limits_of(line, root)]
+    return min(limits, default=None)
+
+
+def limits_of(line: str, root: Path) -> list[int]:
+    """Return the memory limits on the way from one group to the root."""
+    _, controllers, name = line.split(":", 2)
+    if controllers and "memory" not in controllers.split(","):
+        return []
+    base, file = (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
+    group = base / name.lstrip("/")
+    folders = [group, *group.parents]
+    values = (read_line(folder / file) for folder in folders if folder.is_relative_to(base))
+    # Version 1 says "no limit" with the largest multiple of a page.
+    return [int(value) for value in values if value.isdecimal() and int(value) < 2**62]
+
+
+def read_line(path: Path) -> str:
+    """Return the first line of a small file, empty if it cannot be read."""
+    return next(iter(read_text(path).splitlines()), "").strip()
+
+
+def read_text(path: Path) -> str:
+    """Return a small file, empty if it cannot be read."""
+    try:
+        return path.read_text(errors="surrogateescape")
+    except OSError:
+        return ""

@@ -1,0 +1,277 @@
+"""Which file a record is about: identities that survive renames and the reuse of inodes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.capture.clock import Clock
+from iotrace.capture.paths import PathTable, moved
+from iotrace.capture.rawlog import RawLog
+
+Codes = npt.NDArray[np.int32]
+Inode = tuple[str, int, int]  # boot id, device, number
+UNKNOWN = -1
+
+# These name their paths in text; so do opens that failed and truncations by path.
+NAMING_OPS = ("open", "truncate", "rename", "link", "unlink", "mkdir", "rmdir")
+INODE_OPS = ("rename", "link", "unlink")
+
+
+class Event(NamedTuple):
+    """A record that says what a file is (op "file") or what it is called."""
+
+    time_ns: int
+    log: int
+    row: int
+    op: str
+    number: int
+    offset: int
+    length: int
+    result: int
+    address: int
+    path: int
+    target: int
+
+
+@dataclass(frozen=True)
+class History:
+    """What something was over time: `values[i]` from `times_ns[i]` on."""
+
+    times_ns: list[int] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+
+    def add(self, time_ns: int, value: int) -> None:
+        """Append a change; times must not decrease."""
+        if not self.values or self.values[-1] != value:
+            self.times_ns.append(time_ns)
+            self.values.append(value)
+
+    def at(self, time_ns: int) -> int:
+        """Return the value at a time; before the first change, the first value."""
+        return self.values[max(0, bisect_right(self.times_ns, time_ns) - 1)]
+
+
+@dataclass(frozen=True)
+class LogFiles:
+    """The files of one log: by the number of an open, and by record for those that name paths.
+
+    Codes index `FileTable.paths`; -1 is unknown, or no path.
+    """
+
+    ids: Codes
+    paths: Codes
+    named_rows: npt.NDArray[np.int64]
+    named_ids: Codes
+    named_paths: Codes
+    named_targets: Codes
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """Every file that the job opened; a file has one identity in all processes.
+
+    Attributes:
+        logs: the files of each log.
+        paths: every path of the job.
+        inodes: by identity: boot id, device and number.
+        opened_bytes: by identity: size when the job first opened it.
+        last_paths: by identity: code of the last name it had.
+        is_gone: by identity: whether that name was unlinked, or given to another file.
+        names: by path code: the identities that had this name.
+        histories: by inode: the identities it was.
+    """
+
+    logs: tuple[LogFiles, ...]
+    paths: PathTable
+    inodes: tuple[Inode, ...]
+    opened_bytes: npt.NDArray[np.int64]
+    last_paths: Codes
+    is_gone: npt.NDArray[np.bool_]
+    names: dict[int, History]
+    histories: dict[Inode, History]
+
+    def __len__(self) -> int:
+        return len(self.inodes)
+
+    def named(self, path: str, time_ns: int) -> int:
+        """Return the file that had this name at a time, -1 if none ever had."""
+        history = self.names.get(self.paths.find(path))
+        return history.at(time_ns) if history else UNKNOWN
+
+    def with_inode(self, inode: Inode, time_ns: int) -> int:
+        """Return the file that this inode was at a time, -1 if the job never opened it."""
+        history = self.histories.get(inode)
+        return history.at(time_ns) if history else UNKNOWN
+
+
+def identify(logs: Sequence[RawLog], clock: Clock) -> FileTable:
+    """Find the files of all logs and what they were called."""
+    paths = PathTable()
+    boots = [log.header.boot_id for log in logs]
+    unsorted = [event for log in enumerate(logs) for event in read_events(*log, clock, paths)]
+    events = sorted(unsorted, key=lambda event: event.time_ns)
+    opened, histories = identities(events, boots)
+    naming = Naming(paths)
+    ids = [
+        naming.see(event, opened_id if event.op == "file" else holder(event, boots, histories))
+        for event, opened_id in zip(events, opened, strict=True)
+    ]
+    first: dict[int, Event] = {}
+    for event, identity in zip(events, ids, strict=True):
+        if event.op == "file":
+            first.setdefault(identity, event)
+    return FileTable(
+        logs=tuple(log_files(events, ids, len(logs))),
+        paths=paths,
+        inodes=tuple((boots[e.log], e.offset, e.length) for e in first.values()),
+        opened_bytes=np.array([e.address for e in first.values()], np.int64),
+        last_paths=np.array([naming.last[i] for i in range(len(first))], np.int32),
+        is_gone=np.array([i in naming.gone for i in range(len(first))], np.bool_),
+        names=naming.histories,
+        histories=histories,
+    )
+
+
+def read_events(place: int, log: RawLog, clock: Clock, paths: PathTable) -> Iterator[Event]:
+    """Yield the records of one log that describe or name a file."""
+    rows = log.rows("file", *NAMING_OPS)
+    records = log.slots[log.positions[rows]]
+    usable = (records["text_bytes"] > 0) & (records["file"] <= log.header.files)
+    rows, records = rows[usable], records[usable]
+    columns = (
+        clock.times(log, records["start_ns"]),
+        repeat(place),
+        rows,
+        (log.header.op_names[op] for op in records["op"].tolist()),
+        *(records[n].astype(np.int64) for n in ("file", "offset", "length", "result", "address")),
+    )
+    lists = (c.tolist() if isinstance(c, np.ndarray) else c for c in columns)
+    for values in zip(*lists, strict=False):
+        path, _, target = log.text(values[2]).partition(b"\0")
+        target_code = paths.code_of_spelling(target) if target else UNKNOWN
+        described = (*values, paths.code_of_spelling(path), target_code)
+        yield Event._make(described)
+
+
+def identities(
+    events: Sequence[Event], boots: Sequence[str]
+) -> tuple[list[int], dict[Inode, History]]:
+    """Return each event's file, for opens; and what each inode was over time.
+
+    Where the file system keeps no birth time, an inode is another file after an unlink.
+    """
+    known: dict[tuple[Inode, int], int] = {}
+    unlinks: defaultdict[Inode, int] = defaultdict(int)
+    histories: defaultdict[Inode, History] = defaultdict(History)
+    ids = []
+    for event in events:
+        inode = (boots[event.log], event.offset, event.length)
+        identity = UNKNOWN
+        if event.op == "file":
+            birth = event.result or -1 - unlinks[inode]
+            identity = known.setdefault((inode, birth), len(known))
+            histories[inode].add(event.time_ns, identity)
+        elif event.op == "unlink" and event.result == 0:
+            unlinks[inode] += 1
+        ids.append(identity)
+    return ids, dict(histories)
+
+
+def holder(event: Event, boots: Sequence[str], histories: dict[Inode, History]) -> int:
+    """Return the file whose inode a rename, link or unlink named."""
+    if event.op not in INODE_OPS:
+        return UNKNOWN
+    history = histories.get((boots[event.log], event.offset, event.length))
+    return history.at(event.time_ns) if history else UNKNOWN
+
+
+class Naming:
+    """Follows, in time order, which file has which name."""
+
+    def __init__(self, paths: PathTable) -> None:
+        """Start before the first event."""
+        self.paths = paths
+        self.last: dict[int, int] = {}
+        self.gone: set[int] = set()
+        self.histories: dict[int, History] = {}
+
+    def see(self, event: Event, identity: int) -> int:
+        """Take one event in; return the file it is about."""
+        if event.op == "truncate":
+            return self.named(event.path, event.time_ns)
+        if event.op == "file":
+            self.call(identity, event.path, event.time_ns)
+        elif event.result == 0:
+            self.change(event, identity)
+        return identity
+
+    def change(self, event: Event, identity: int) -> None:
+        """Take in a call that changed names."""
+        if event.op == "rename":
+            self.rename(event, identity)
+        elif event.op == "link" and identity >= 0:
+            self.histories.setdefault(event.target, History()).add(event.time_ns, identity)
+        elif event.op == "unlink" and self.last.get(identity) == event.path:
+            self.gone.add(identity)
+
+    def named(self, path: int, time_ns: int) -> int:
+        """Return the file that has this name, -1 if it is not known."""
+        history = self.histories.get(path)
+        return history.at(time_ns) if history else UNKNOWN
+
+    def call(self, identity: int, path: int, time_ns: int) -> None:
+        """Give a file a name."""
+        self.last[identity] = path
+        self.gone.discard(identity)
+        self.histories.setdefault(path, History()).add(time_ns, identity)
+
+    def rename(self, event: Event, identity: int) -> None:
+        """Move a file, or all files of a folder, and forget the file that is replaced."""
+        replaced = self.named(event.target, event.time_ns)
+        if replaced != identity and self.last.get(replaced) == event.target:
+            self.gone.add(replaced)
+        if identity >= 0:
+            self.call(identity, event.target, event.time_ns)
+            return
+        folder, target = self.paths[event.path], self.paths[event.target]
+        for file, path in list(self.last.items()):
+            new_path = moved(self.paths[path], folder, target)
+            if new_path is not None and file not in self.gone:
+                self.call(file, self.paths.code(new_path), event.time_ns)
+
+
+def log_files(events: Sequence[Event], ids: Sequence[int], logs: int) -> Iterator[LogFiles]:
+    """Yield the view of each log."""
+    rows: list[list[tuple[int, ...]]] = [[] for _ in range(logs)]
+    opens: list[list[tuple[int, ...]]] = [[] for _ in range(logs)]
+    for event, identity in zip(events, ids, strict=True):
+        if event.op == "file":
+            opens[event.log].append((event.number, identity, event.path))
+        else:
+            rows[event.log].append((event.row, identity, event.path, event.target))
+    for opened, named in zip(opens, rows, strict=True):
+        number, identity, path = as_columns(opened, 3)
+        by_number = np.full((2, int(number.max(initial=0)) + 1), UNKNOWN, np.int32)
+        by_number[:, number] = identity, path
+        named_rows, named_ids, named_paths, named_targets = as_columns(sorted(named), 4)
+        yield LogFiles(
+            ids=by_number[0],
+            paths=by_number[1],
+            named_rows=named_rows,
+            named_ids=named_ids.astype(np.int32),
+            named_paths=named_paths.astype(np.int32),
+            named_targets=named_targets.astype(np.int32),
+        )
+
+
+def as_columns(rows: Sequence[tuple[int, ...]], width: int) -> npt.NDArray[Any]:
+    """Return the transposed rows; of shape (width, 0) if there are none."""
+    return np.array(rows, np.int64).reshape(-1, width).T

@@ -1,0 +1,101 @@
+"""What the hooks noted inside the job: tensors, spans, the interpreter, hooks that did not bind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from iotrace.capture.clock import Clock
+from iotrace.capture.paths import normalise
+from iotrace.capture.rawlog import RawLog
+
+_INT64 = range(-(2**63), 2**63)
+_INT32 = range(-(2**31), 2**31)
+
+
+@dataclass(frozen=True)
+class Note:
+    """One JSON object from a hook, with the place and time it was written."""
+
+    log: int
+    row: int
+    thread: int
+    start_ns: int
+    end_ns: int
+    fields: Mapping[str, Any]
+
+    @property
+    def layer(self) -> str:
+        """Return what kind of note this is."""
+        return self.text("layer") or ""
+
+    @property
+    def path(self) -> str | None:
+        """Return the normalised path the note is about."""
+        path = self.text("path")
+        return None if path is None else normalise(path)
+
+    def text(self, key: str) -> str | None:
+        """Return a field if it is text."""
+        value = self.fields.get(key)
+        return value if isinstance(value, str) else None
+
+    def integer(self, key: str, allowed: range = _INT64) -> int | None:
+        """Return a field if it is an integer that its column can hold."""
+        value = self.fields.get(key)
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        return value if is_integer and value in allowed else None
+
+    @property
+    def step(self) -> int | None:
+        """Return the ordinal of the save or load."""
+        return self.integer("step", _INT32)
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Return the tensor's shape."""
+        value = self.fields.get("shape")
+        if not isinstance(value, list) or not all(isinstance(size, int) for size in value):
+            return None
+        return tuple(value)
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The notes of all logs, and how many could not be read."""
+
+    notes: tuple[Note, ...]
+    unreadable: int
+
+    def of(self, *layers: str) -> list[Note]:
+        """Return the notes of some layers."""
+        return [note for note in self.notes if note.layer in layers]
+
+    def of_log(self, place: int) -> list[Note]:
+        """Return the notes of one log."""
+        return [note for note in self.notes if note.log == place]
+
+
+def read_notes(logs: Sequence[RawLog], clock: Clock) -> Notes:
+    """Parse the notes of all logs; one that is no JSON object (cut, say) is counted."""
+    parsed = [note for place, log in enumerate(logs) for note in notes_of(place, log, clock)]
+    notes = tuple(note for note in parsed if note is not None)
+    return Notes(notes, len(parsed) - len(notes))
+
+
+def notes_of(place: int, log: RawLog, clock: Clock) -> Iterator[Note | None]:
+    """Yield the notes of one log in order; None for an unreadable one."""
+    rows = log.rows("note")
+    records = log.slots[log.positions[rows]]
+    starts = clock.times(log, records["start_ns"]).tolist()
+    ends = clock.times(log, records["end_ns"]).tolist()
+    threads = log.threads[rows].tolist()
+    for row, thread, start_ns, end_ns in zip(rows.tolist(), threads, starts, ends, strict=True):
+        try:
+            fields = json.loads(log.text(row))
+        except ValueError:
+            fields = None
+        is_note = isinstance(fields, dict)
+        yield Note(place, row, thread, start_ns, end_ns, fields) if is_note else None

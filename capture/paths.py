@@ -1,0 +1,49 @@
+"""Paths as the job named them: absolute, each spelled once."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+
+from iotrace.capture.vocabulary import Vocabulary
+
+
+class PathTable(Vocabulary[str]):
+    """Distinct paths, normalised."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        super().__init__()
+        self._spellings: dict[bytes, int] = {}
+
+    def code_of_spelling(self, spelling: bytes) -> int:
+        """Return the code of a path as the preload library wrote it."""
+        code = self._spellings.get(spelling)
+        if code is None:
+            code = self._spellings[spelling] = self.code(normalise(os.fsdecode(spelling)))
+        return code
+
+
+def normalise(path: str) -> str:
+    """Return `path` without `.`, `..` and repeated slashes.
+
+    `..` behind a symbolic link is not the folder before the link, so links up to the last `..`
+    are followed where they still exist.
+
+    >>> normalise("//data/./step//x.pt")
+    '/data/step/x.pt'
+    """
+    head, parent, tail = path.rpartition("/..")
+    if parent and (not tail or tail.startswith("/")):
+        path = os.path.realpath(head + parent) + tail
+    return "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else path
+
+
+def moved(path: str, folder: str, target: str) -> str | None:
+    """Return where a path lies once `folder` is called `target`; None if it is not in it.
+
+    >>> moved("/data/tmp/x.pt", "/data/tmp", "/data/step1")
+    '/data/step1/x.pt'
+    """
+    inside = path.removeprefix(folder)
+    return target + inside if inside != path and inside.startswith("/") else None

@@ -1,0 +1,84 @@
+"""The processes of a job: ranks, interpreters, and whether they have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from iotrace.capture.notes import Note
+from iotrace.capture.rawlog import LogHeader, RawLog
+from iotrace.traces.metadata import Process
+
+# In this order: a launcher inside another (torchrun under srun) knows the rank best.
+RANK_VARIABLES = (
+    "RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "SLURM_PROCID",
+)
+LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+WORLD_SIZE_VARIABLES = (
+    "WORLD_SIZE",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "MV2_COMM_WORLD_SIZE",
+    "SLURM_NTASKS",
+)
+
+
+def describe_process(log: RawLog, host: int, notes: Sequence[Note]) -> Process:
+    """Return what is known about the process that wrote a log."""
+    header = log.header
+    interpreter = next((note for note in reversed(notes) if note.layer == "process"), None)
+    world_size = first_integer(header.rank_variables, WORLD_SIZE_VARIABLES)
+    return Process(
+        pid=header.pid,
+        host=host,
+        parent_pid=header.parent_pid,
+        start_ticks=header.pid_start_ticks,
+        argv=header.argv,
+        executable=header.executable,
+        rank=rank_of(header),
+        local_rank=or_none(first_integer(header.rank_variables, LOCAL_RANK_VARIABLES)),
+        world_size=world_size,
+        python=(interpreter and interpreter.text("python")) or "",
+        prefix=(interpreter and interpreter.text("prefix")) or "",
+        libraries=libraries(interpreter),
+    )
+
+
+def rank_of(header: LogHeader) -> int:
+    """Return the global rank that the launcher gave, -1 outside a launcher."""
+    return or_none(first_integer(header.rank_variables, RANK_VARIABLES))
+
+
+def or_none(rank: int | None) -> int:
+    """Return a rank as its column says it."""
+    return -1 if rank is None else rank
+
+
+def first_integer(variables: Mapping[str, str], names: Iterable[str]) -> int | None:
+    """Return the value of the first variable that holds a number of a rank or size."""
+    values = (variables.get(name, "") for name in names)
+    return next((int(value) for value in values if value.isdecimal() and len(value) < 10), None)
+
+
+def libraries(interpreter: Note | None) -> dict[str, str]:
+    """Return the versions that a process note tells."""
+    found = interpreter.fields.get("libraries") if interpreter else None
+    if not isinstance(found, dict):
+        return {}
+    return {str(name): str(version) for name, version in found.items()}
+
+
+def is_running(pid: int, start_ticks: int) -> bool:
+    """Return whether this process of this boot, not a later one with its pid, still runs."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    fields = stat.rpartition(b")")[2].split()  # the name before it may hold anything
+    state, started = fields[0], int(fields[19])
+    return started == start_ticks and state not in (b"Z", b"X")

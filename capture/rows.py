@@ -1,0 +1,289 @@
+"""The rows of a trace, process by process, as numpy columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.capture.clock import Clock
+from iotrace.capture.files import UNKNOWN, FileTable, LogFiles
+from iotrace.capture.notes import Note
+from iotrace.capture.rawlog import RawLog
+from iotrace.capture.spans import Labelling, Requests, assign
+from iotrace.capture.vocabulary import Vocabulary
+
+Block = dict[str, npt.NDArray[Any]]
+
+# Records that describe others, and values at a time.
+NO_REQUESTS = ("none", "file", "note", "thread", "counter")
+# Their `flags` mean something also when they are 0.
+FLAGGED_OPS = ("open", "sync", "allocate", "map", "advise")
+# These open nothing, and change what is stored or what it is called.
+CHANGING_OPS = ("write", "sync", "allocate", "truncate", "rename", "link", "unlink", "mkdir")
+# Their offset and length carry something else in the raw log: mode, inode, descriptors left.
+PLACELESS_OPS = ("open", "close", "rename", "link", "unlink", "mkdir", "rmdir", "counter")
+
+# What stands for null until the columns are handed over.
+NULLS: Mapping[str, int] = {
+    **dict.fromkeys(("end_ns", "offset", "length", "result", "tensor_offset"), -(2**63)),
+    **dict.fromkeys(("file", "flags", "step"), -(2**31)),
+    "address": 0,
+}
+DTYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("seq", "start_ns", "end_ns", "offset", "length", "result"), np.int64),
+    "tensor_offset": np.int64,
+    "address": np.uint64,
+    **dict.fromkeys(("rank", "process", "thread", "file", "flags", "step"), np.int32),
+}
+
+
+@dataclass(frozen=True)
+class Words:
+    """The values that the coded columns of all blocks index."""
+
+    layer: Vocabulary[str] = field(default_factory=Vocabulary)
+    op: Vocabulary[str] = field(default_factory=Vocabulary)
+    api: Vocabulary[str] = field(default_factory=Vocabulary)
+    offset_source: Vocabulary[str] = field(default_factory=Vocabulary)
+    engine: Vocabulary[str] = field(default_factory=Vocabulary)
+    name: Vocabulary[str] = field(default_factory=Vocabulary)
+    dtype: Vocabulary[str] = field(default_factory=Vocabulary)
+    device: Vocabulary[str] = field(default_factory=Vocabulary)
+    shape: Vocabulary[tuple[int, ...]] = field(default_factory=Vocabulary)
+
+
+CODED_COLUMNS = (
+    "layer",
+    "op",
+    "api",
+    "offset_source",
+    "engine",
+    "name",
+    "dtype",
+    "device",
+    "shape",
+)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the rows of all processes share."""
+
+    clock: Clock
+    files: FileTable
+    labelling: Labelling
+    words: Words
+
+
+def process_block(
+    place: int, log: RawLog, rank: int, notes: Sequence[Note], context: Context
+) -> Block:
+    """Return all rows of one process, in no order; `seq` is their order of issue."""
+    threads = dense_threads(log)
+    parts = [request_rows(place, log, threads, context), counter_rows(log, threads, context)]
+    if notes:
+        parts.append(note_rows(notes, threads, context))
+    parts = [part for part in parts if len(part["start_ns"])]
+    block = joined(parts)
+    rows = len(block["start_ns"])
+    block["seq"] = np.empty(rows, np.int64)
+    block["seq"][np.argsort(block["start_ns"], kind="stable")] = np.arange(rows)
+    block["process"] = np.full(rows, place, np.int32)
+    block["rank"] = np.full(rows, rank, np.int32)
+    return block
+
+
+def joined(blocks: Sequence[Block]) -> Block:
+    """Return the rows of several blocks as one, null in the columns that a block lacks."""
+    names = dict.fromkeys(name for block in blocks for name in block)
+    return {name: np.concatenate([column(block, name) for block in blocks]) for name in names}
+
+
+def column(block: Block, name: str) -> npt.NDArray[Any]:
+    """Return a column of a block, all null if it has none."""
+    if name in block:
+        return block[name]
+    rows = len(block["start_ns"])
+    return np.full(rows, NULLS.get(name, UNKNOWN), DTYPES.get(name, np.int32))
+
+
+def dense_threads(log: RawLog) -> dict[int, int]:
+    """Return the trace's number of each kernel thread id; the main thread is 0."""
+    changes = np.flatnonzero(np.diff(log.threads, prepend=0))
+    tids = np.unique(log.threads[changes]).tolist()
+    tids.sort(key=lambda tid: (tid != log.header.pid, tid))
+    return {tid: number for number, tid in enumerate(tids)}
+
+
+def numbered(threads: Mapping[int, int], tids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
+    """Translate kernel thread ids."""
+    known = np.array(sorted(threads), np.uint32)
+    numbers = np.array([threads[tid] for tid in known.tolist()], np.int32)
+    return numbers[np.searchsorted(known, tids)]
+
+
+def request_ops(log: RawLog) -> list[str]:
+    """Return the ops of a log that are requests."""
+    return [op for op in log.header.op_names if op not in NO_REQUESTS]
+
+
+def request_rows(place: int, log: RawLog, threads: Mapping[int, int], context: Context) -> Block:
+    """Return the rows of what reached the operating system."""
+    rows = log.rows(*request_ops(log))
+    slots = log.positions[rows]
+    ops = log.slots["op"][slots]
+    numbers = log.slots["file"][slots]
+    view = context.files.logs[place]
+    file, path, target = named_files(view, rows, numbers)
+    flags = log.slots["flags"][slots].view(np.int32)
+    block: Block = {
+        "layer": np.full(len(rows), context.words.layer.code("request"), np.int32),
+        "op": recoded(ops, log.header.op_names, context.words.op),
+        "api": recoded(log.slots["api"][slots], log.header.api_names, context.words.api),
+        "offset_source": recoded(
+            log.slots["offset_source"][slots],
+            log.header.offset_source_names,
+            context.words.offset_source,
+        ),
+        "thread": numbered(threads, log.threads[rows]),
+        "start_ns": context.clock.times(log, log.slots["start_ns"][slots]),
+        "end_ns": end_times(context.clock, log, slots),
+        "path": path,
+        "target": target,
+        "file": np.where(file < 0, NULLS["file"], file),
+        **extents(log, slots, is_one_of(log, ops, PLACELESS_OPS)),
+        "flags": np.where((flags != 0) | is_one_of(log, ops, FLAGGED_OPS), flags, NULLS["flags"]),
+        "address": log.slots["address"][slots],
+    }
+    requests = Requests(
+        threads=log.threads[rows],
+        starts_ns=block["start_ns"],
+        files=file,
+        for_writing=opened_for_writing(log, numbers, is_one_of(log, ops, CHANGING_OPS)),
+    )
+    return block | label_columns(requests, place, context)
+
+
+def named_files(
+    view: LogFiles, rows: npt.NDArray[np.int64], numbers: npt.NDArray[np.uint32]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return file, path and target of requests on open files, and of those that name paths."""
+    known = np.where(numbers < len(view.ids), numbers, 0)
+    file, path = view.ids[known], view.paths[known]
+    target = np.full(len(rows), UNKNOWN, np.int32)
+    places = np.searchsorted(rows, view.named_rows)
+    file[places], path[places] = view.named_ids, view.named_paths
+    target[places] = view.named_targets
+    return file, path, target
+
+
+def recoded(
+    codes: npt.NDArray[Any], names: Sequence[str], words: Vocabulary[str]
+) -> npt.NDArray[np.int32]:
+    """Translate a log's codes to those of a vocabulary; the empty name is null."""
+    translation = words.codes(name or None for name in names)
+    translated: npt.NDArray[np.int32] = translation[codes]
+    return translated
+
+
+def is_one_of(log: RawLog, ops: npt.NDArray[Any], names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return which ops of a log are one of some by name."""
+    chosen: npt.NDArray[np.bool_] = np.array([name in names for name in log.header.op_names])[ops]
+    return chosen
+
+
+def end_times(clock: Clock, log: RawLog, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return when requests ended; null for those whose completion was not seen."""
+    ends_ns = log.slots["end_ns"][slots]
+    return np.where(ends_ns == 0, NULLS["end_ns"], clock.times(log, ends_ns))
+
+
+def extents(
+    log: RawLog, slots: npt.NDArray[np.int64], is_placeless: npt.NDArray[np.bool_]
+) -> Block:
+    """Return offset, length and result, null where they do not apply."""
+    offset, length, result = (log.slots[name][slots] for name in ("offset", "length", "result"))
+    unfinished = log.slots["end_ns"][slots] == 0
+    return {
+        "offset": np.where((offset < 0) | is_placeless, NULLS["offset"], offset),
+        "length": np.where((length < 0) | is_placeless, NULLS["length"], length),
+        "result": np.where(unfinished, NULLS["result"], result),
+    }
+
+
+def opened_for_writing(
+    log: RawLog, numbers: npt.NDArray[np.uint32], changes: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Return whether each request is on a file opened for writing, or changes something."""
+    rows = log.rows("open")
+    records = log.slots[log.positions[rows]]
+    writable = np.zeros(int(max(numbers.max(initial=0), records["file"].max(initial=0))) + 1, bool)
+    writable[records["file"]] = (records["flags"] & os.O_ACCMODE) != os.O_RDONLY
+    writable[0] = False  # an open that failed
+    may_write: npt.NDArray[np.bool_] = writable[numbers] | changes
+    return may_write
+
+
+def label_columns(requests: Requests, place: int, context: Context) -> Block:
+    """Return engine and step of requests."""
+    labels = context.labelling.labels
+    chosen = assign(requests, context.labelling.logs[place])
+    engines = context.words.engine.codes([*(label.engine for label in labels), None])
+    steps = [NULLS["step"] if label.step is None else label.step for label in labels]
+    return {
+        "engine": engines[chosen],
+        "step": np.array([*steps, NULLS["step"]], np.int32)[chosen],
+    }
+
+
+def counter_rows(log: RawLog, threads: Mapping[int, int], context: Context) -> Block:
+    """Return the rows of values at a time."""
+    rows = log.rows("counter")
+    records = log.slots[log.positions[rows]]
+    words = context.words
+    return {
+        "layer": np.full(len(rows), words.layer.code("counter"), np.int32),
+        "op": np.full(len(rows), words.op.code("counter"), np.int32),
+        "thread": numbered(threads, log.threads[rows]),
+        "start_ns": context.clock.times(log, records["start_ns"]),
+        "end_ns": context.clock.times(log, records["end_ns"]),
+        "result": records["result"],
+        "name": words.name.codes(os.fsdecode(log.text(row)) for row in rows.tolist()),
+    }
+
+
+def note_rows(notes: Sequence[Note], threads: Mapping[int, int], context: Context) -> Block:
+    """Return the rows of tensors and spans."""
+    words, paths = context.words, context.files.paths
+    files = [context.files.named(note.path or "", note.end_ns) for note in notes]
+    integers = {
+        name: [note.integer(name) for note in notes]
+        for name in ("offset", "length", "tensor_offset")
+    }
+    return {
+        "layer": words.layer.codes(note.layer for note in notes),
+        "op": words.op.codes(note.text("op") for note in notes),
+        "engine": words.engine.codes(note.text("engine") for note in notes),
+        "thread": np.array([threads[note.thread] for note in notes], np.int32),
+        "start_ns": np.array([note.start_ns for note in notes], np.int64),
+        "end_ns": np.array([note.end_ns for note in notes], np.int64),
+        "path": paths.codes(note.path for note in notes),
+        "file": or_null("file", [None if file < 0 else file for file in files]),
+        **{name: or_null(name, values) for name, values in integers.items()},
+        "step": or_null("step", [note.step for note in notes]),
+        "name": words.name.codes(note.text("name") for note in notes),
+        "dtype": words.dtype.codes(note.text("dtype") for note in notes),
+        "shape": words.shape.codes(note.shape for note in notes),
+        "device": words.device.codes(note.text("device") for note in notes),
+    }
+
+
+def or_null(name: str, values: Sequence[int | None]) -> npt.NDArray[Any]:
+    """Return an integer column with what stands for null in it."""
+    null = NULLS[name]
+    return np.array([null if value is None else value for value in values], DTYPES[name])
