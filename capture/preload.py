@@ -1,0 +1,77 @@
+"""The preload library and the environment that brings it into a job."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from iotrace.capture.scope import Scope
+from iotrace.traces.errors import CaptureError
+
+LIBRARY = "libiotrace_capture.so"
+BOOT = Path("hooks", "boot.py")
+# The dynamic loader splits LD_PRELOAD at the first two and expands the third.
+LOADER_CHARACTERS = " :$"
+
+
+def library_path() -> Path:
+    """Return the preload library of this package.
+
+    Raises:
+        CaptureError: it was not built.
+    """
+    path = Path(__file__).resolve().parent / LIBRARY
+    if not path.is_file():
+        raise CaptureError(f"{path} is missing; run `make native`, or install iotrace again")
+    return path
+
+
+def hooks_path() -> Path:
+    """Return the file that starts the Python hooks inside a job."""
+    return Path(__file__).resolve().parent / BOOT
+
+
+def job_environment(
+    environ: Mapping[str, str], raw_dir: Path, scope: Scope, log_limit_bytes: int | None = None
+) -> dict[str, str]:
+    """Return the environment of a captured job: that of any job and what the library needs.
+
+    Args:
+        environ: the environment to add to; libraries that it preloads come after ours.
+        raw_dir: folder of the raw logs, absolute.
+        scope: which files to record.
+        log_limit_bytes: size that one process's raw log may grow to; None: the library's default.
+    """
+    others = environ.get("LD_PRELOAD", "")
+    variables: dict[str, str | None] = {
+        "LD_PRELOAD": f"{preloadable(library_path(), raw_dir)}{':' if others else ''}{others}",
+        "IOTRACE_LOG_DIR": str(raw_dir),
+        "IOTRACE_HOOKS": str(hooks_path()),
+        "IOTRACE_LOG_LIMIT_BYTES": None if log_limit_bytes is None else str(log_limit_bytes),
+        **scope.environment(),
+    }
+    kept = {name: value for name, value in environ.items() if name not in variables}
+    return kept | {name: value for name, value in variables.items() if value is not None}
+
+
+def preloadable(library: Path, raw_dir: Path) -> str:
+    """Return a path of the library that the dynamic loader can read, through a link if need be.
+
+    Raises:
+        CaptureError: there is no folder with a plain name to put the link in.
+    """
+    if not has_loader_characters(library):
+        return str(library)
+    folder = raw_dir
+    if has_loader_characters(folder):
+        folder = Path(tempfile.mkdtemp(prefix="iotrace-", dir="/tmp"))
+    link = folder / LIBRARY
+    if not link.is_symlink():
+        link.symlink_to(library)
+    return str(link)
+
+
+def has_loader_characters(path: Path) -> bool:
+    """Return whether the dynamic loader would misread a path in LD_PRELOAD."""
+    return any(character in str(path) for character in LOADER_CHARACTERS)

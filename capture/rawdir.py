@@ -1,0 +1,93 @@
+"""The folder of a job's raw logs: made before the job, removed after the trace is written."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from iotrace.capture.preload import LIBRARY
+from iotrace.capture.rawlog import SUFFIX
+from iotrace.traces.errors import CaptureError
+
+DESCRIPTION = "capture.json"
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def make_raw_dir(wanted: Path) -> tuple[Path, list[str]]:
+    """Make the folder of the raw logs where logs can be kept, and say where if elsewhere.
+
+    A raw log is a shared mapping of a file, which not every file system has.
+
+    Raises:
+        CaptureError: the folder holds the logs of an earlier capture, or cannot be made.
+    """
+    wanted = wanted.absolute()
+    if next(wanted.glob(f"*{SUFFIX}"), None):
+        raise CaptureError(
+            f"{wanted} holds the raw logs of an earlier capture; make a trace of them with "
+            f"`iotrace recover {wanted}`, then remove the folder"
+        )
+    problem = try_folder(wanted)
+    if problem is None:
+        return wanted, []
+    for parent in (Path(tempfile.gettempdir()), SHARED_MEMORY):
+        with suppress(OSError):
+            folder = Path(tempfile.mkdtemp(prefix="iotrace-", dir=parent))
+            if try_folder(folder) is None:
+                return folder, [f"raw logs are kept in {folder}: {wanted} {problem}"]
+            folder.rmdir()
+    raise CaptureError(f"raw logs cannot be kept: {wanted} {problem}; name another --raw-dir")
+
+
+def try_folder(folder: Path) -> str | None:
+    """Make a folder and a log in it; return what does not work, and leave nothing then."""
+    existed = folder.is_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return f"cannot be made ({error.strerror})"
+    try:
+        try_log(folder)
+    except (OSError, ValueError) as error:
+        if not existed:
+            folder.rmdir()
+        return f"cannot hold shared mappings ({getattr(error, 'strerror', None) or error})"
+    return None
+
+
+def try_log(folder: Path) -> None:
+    """Write to a file of a folder as the preload library does."""
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, mmap.PAGESIZE)
+        with mmap.mmap(file.fileno(), mmap.PAGESIZE, mmap.MAP_SHARED) as shared:
+            shared[:1] = b"x"
+        if os.pread(file.fileno(), 1, 0) != b"x":
+            raise OSError(None, "a mapping is not what the file is")
+
+
+def write_command(raw_dir: Path, command: Sequence[str]) -> None:
+    """Write down what is run, for a recovery."""
+    (raw_dir / DESCRIPTION).write_text(json.dumps({"command": list(command)}))
+
+
+def read_command(raw_dir: Path) -> tuple[str, ...]:
+    """Return what was run, nothing if it is not known."""
+    try:
+        described = json.loads((raw_dir / DESCRIPTION).read_text())
+        command = described["command"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+    return tuple(map(str, command)) if isinstance(command, list) else ()
+
+
+def remove_raw_dir(raw_dir: Path) -> None:
+    """Remove raw logs and what capture put beside them; the folder too unless it holds more."""
+    for path in (*raw_dir.glob(f"*{SUFFIX}"), raw_dir / DESCRIPTION, raw_dir / LIBRARY):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        raw_dir.rmdir()

@@ -1,0 +1,108 @@
+"""From a command to its trace, and from the raw logs of a killed run to one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotrace.capture.collector import collect, tool_version
+from iotrace.capture.launcher import run
+from iotrace.capture.preload import job_environment, library_path
+from iotrace.capture.program import find_program, warnings_about
+from iotrace.capture.rawdir import make_raw_dir, read_command, remove_raw_dir, write_command
+from iotrace.capture.rawlog import SUFFIX
+from iotrace.capture.scope import Scope
+from iotrace.traces.errors import CaptureError
+from iotrace.traces.metadata import HistoryEntry
+from iotrace.traces.trace import Trace
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """How to watch a job.
+
+    Attributes:
+        raw_dir: folder for the raw logs; made if it is not there.
+        include, exclude, everything: see `Scope.of`.
+        log_limit_bytes: size that one process's raw log may grow to; None: the default, 4 GiB.
+    """
+
+    raw_dir: Path
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    everything: bool = False
+    log_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What a capture gave.
+
+    Attributes:
+        status: exit status of the job, as a shell shows it.
+        notes: what the user should know, one sentence each; no defects of the trace.
+        raw_dir: folder of the raw logs, still there: `remove_raw_dir` once the trace is safe.
+    """
+
+    status: int
+    trace: Trace
+    notes: tuple[str, ...]
+    raw_dir: Path
+
+
+def raw_dir_beside(output: Path) -> Path:
+    """Return where the raw logs of a trace go by default."""
+    return output.with_name(output.name + SUFFIX)
+
+
+def capture(command: Sequence[str], options: CaptureOptions) -> Captured:
+    """Run a job to the end of its first process and return the trace of all its processes.
+
+    Raises:
+        CaptureError: the job cannot be started, or not be watched; nothing is left behind.
+    """
+    if not command:
+        raise CaptureError("no command; give one after --")
+    program = find_program(command[0], os.environ.get("PATH", os.defpath))
+    scope = Scope.of(options.include, options.exclude, options.everything)
+    library_path()
+    raw_dir, notes = make_raw_dir(options.raw_dir)
+    try:
+        write_command(raw_dir, command)
+        environ = job_environment(os.environ, raw_dir, scope, options.log_limit_bytes)
+        status = run(program, command, environ)
+    except CaptureError:
+        remove_raw_dir(raw_dir)
+        raise
+    trace = with_history(collect(raw_dir, command), "capture")
+    return Captured(status, trace, (*notes, *warnings_about(program)), raw_dir)
+
+
+def recover(raw_dir: Path) -> Trace:
+    """Return the trace of a job whose capture was killed; its raw logs stay.
+
+    Raises:
+        CaptureError: there are no raw logs in the folder.
+    """
+    if not raw_dir.is_dir() or next(raw_dir.glob(f"*{SUFFIX}"), None) is None:
+        raise CaptureError(f"no raw logs in {raw_dir}; name the folder with the *{SUFFIX} files")
+    return with_history(collect(raw_dir, read_command(raw_dir)), "recover")
+
+
+def with_history(trace: Trace, action: str) -> Trace:
+    """Return a trace that says how it was made."""
+    entry = HistoryEntry(action, realtime_ns=time.time_ns(), tool_version=tool_version())
+    return trace.with_metadata(trace.metadata.with_history(entry))
+
+
+__all__ = [
+    "CaptureOptions",
+    "Captured",
+    "capture",
+    "raw_dir_beside",
+    "recover",
+    "remove_raw_dir",
+]
