@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec.h"
 #include "header.h"
 #include "real.h"
 #include "request.h"
 #include "scope.h"
+#include "streams.h"
 
 #define DEFAULT_LIMIT_BYTES (4ull << 30)
 
@@ -110,6 +112,7 @@ static __attribute__((constructor)) void start(void)
 	    scope_start(getenv("IOTRACE_SYSTEM"), getenv("IOTRACE_INCLUDE"),
 			getenv("IOTRACE_EXCLUDE")) == 0) {
 		read_counters(&at_start);
+		exec_start();
 		pthread_atfork(before_fork, NULL, after_fork_in_child);
 		capture_is_on = true;
 	}
@@ -118,6 +121,8 @@ static __attribute__((constructor)) void start(void)
 
 static __attribute__((destructor)) void end(void)
 {
+	if (capture_is_on && !log_is_borrowed())
+		streams_end();
 	process_ends();
 }
 

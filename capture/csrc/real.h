@@ -123,6 +123,10 @@
 	  RAW(SYS_fallocate, fd, mode, offset, bytes))                                             \
 	X(int, fallocate64, (int fd, int mode, off_t offset, off_t bytes),                         \
 	  RAW(SYS_fallocate, fd, mode, offset, bytes))                                             \
+	X(void *, mmap, (void *at, size_t bytes, int prot, int flags, int fd, off_t offset),       \
+	  RAW(SYS_mmap, at, bytes, prot, flags, fd, offset))                                       \
+	X(void *, mmap64, (void *at, size_t bytes, int prot, int flags, int fd, off_t offset),     \
+	  RAW(SYS_mmap, at, bytes, prot, flags, fd, offset))                                       \
 	X(int, munmap, (void *address, size_t bytes), RAW(SYS_munmap, address, bytes))             \
 	X(int, madvise, (void *address, size_t bytes, int advice),                                 \
 	  RAW(SYS_madvise, address, bytes, advice))                                                \
@@ -158,10 +162,6 @@
 	  (fd, buffer, bytes, offset, room))                                                       \
 	X(ssize_t, __pread64_chk, (int fd, void *buffer, size_t bytes, off_t offset, size_t room), \
 	  (fd, buffer, bytes, offset, room))                                                       \
-	X(void *, mmap, (void *at, size_t bytes, int prot, int flags, int fd, off_t offset),       \
-	  (at, bytes, prot, flags, fd, offset))                                                    \
-	X(void *, mmap64, (void *at, size_t bytes, int prot, int flags, int fd, off_t offset),     \
-	  (at, bytes, prot, flags, fd, offset))                                                    \
 	X(int, posix_madvise, (void *address, size_t bytes, int advice),                           \
 	  (address, bytes, advice))                                                                \
 	X(int, posix_fadvise, (int fd, off_t offset, off_t bytes, int advice),                     \

@@ -96,7 +96,8 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  * OP_ALLOCATE flags: fallocate mode; OP_TRUNCATE length: the new size
  *           (truncate by path: file 0, text: path)
  * OP_MAP    flags: prot; address: where; offset, length: of the file
- * OP_UNMAP  address, length: as asked; file: the file mapped there
+ * OP_UNMAP  and OP_SYNC, OP_ADVISE on memory: address; offset, length: of the
+ *           part of the file that was mapped there
  * OP_ADVISE flags: the advice
  */
 struct record {

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* Durability points. */
+#include "maps.h"
+#include "real.h"
+#include "request.h"
+
+enum sync_kind { SYNC_FILE, SYNC_DATA, SYNC_RANGE, SYNC_MAPPING, SYNC_FILE_SYSTEM, SYNC_ALL };
+
+static struct record sync_record(enum sync_kind kind)
+{
+	return (struct record){.offset = -1, .length = -1, .flags = kind, .op = OP_SYNC};
+}
+
+#define SYNC(name, kind)                                                      \
+	EXPORT int name(int fd)                                               \
+	{                                                                     \
+		struct request request = request_begin(fd);                   \
+                                                                              \
+		return request_done(request, sync_record(kind), real.name(fd)); \
+	}
+
+SYNC(fsync, SYNC_FILE)
+SYNC(fdatasync, SYNC_DATA)
+SYNC(syncfs, SYNC_FILE_SYSTEM)
+
+EXPORT int sync_file_range(int fd, off_t offset, off_t bytes, unsigned int flags)
+{
+	struct request request = request_begin(fd);
+	struct record record = sync_record(SYNC_RANGE);
+
+	record.offset = offset;
+	record.length = bytes;
+	record.offset_source = OFFSET_ARGUMENT;
+	return request_done(request, record, real.sync_file_range(fd, offset, bytes, flags));
+}
+
+EXPORT int msync(void *address, size_t bytes, int flags)
+{
+	uint64_t start_ns = now_ns();
+
+	return maps_used(sync_record(SYNC_MAPPING), start_ns, address, bytes,
+			 real.msync(address, bytes, flags));
+}
+
+EXPORT void sync(void)
+{
+	struct record record = sync_record(SYNC_ALL);
+
+	record.start_ns = now_ns();
+	real.sync();
+	record.end_ns = now_ns();
+	record.api = API_POSIX;
+	if (capture_is_on && !request_is_paused() && log_exists())
+		log_append(&record, NULL, 0);
+}
