@@ -66,6 +66,7 @@ static void survey_handles(struct loop *loop)
 static bool survey_requests(struct loop *loop)
 {
 	const struct loop_job *job = loop->job;
+	int64_t longest = 0, span = tape_span(loop->tape);
 	bool staged = false;
 
 	for (int64_t i = 0; i < job->request_count; i++) {
@@ -76,11 +77,12 @@ static bool survey_requests(struct loop *loop)
 		staged |= transfer_is_staged(loop, request);
 		loop->reads |= request->op == LOOP_READ;
 		loop->writes |= request->op == LOOP_WRITE;
-		if (request->length > loop->longest_transfer_bytes)
-			loop->longest_transfer_bytes = request->length;
+		if (request->length > longest)
+			longest = request->length;
 		if (request->gather && request->piece_count > (int32_t)loop->iov_capacity)
 			loop->iov_capacity = request->piece_count;
 	}
+	loop->longest_transfer_bytes = longest < span ? longest : span;
 	if (loop->iov_capacity > IOV_CAPACITY_MAX)
 		loop->iov_capacity = IOV_CAPACITY_MAX;
 	return staged;
