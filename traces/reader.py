@@ -56,10 +56,12 @@ def read_trace(
         raise ValueError(f"a trace has no column {sorted(unknown)}; it has {COLUMNS}")
     wanted = [c for c in COLUMNS if columns is None or c in columns or c in REQUIRED_COLUMNS]
     found = locate(location)
-    limit_bytes = _half_of_memory_bytes() if limit_bytes is None else limit_bytes
-    return merge_traces(
-        [_read_file(found.file_system, p, wanted, limit_bytes) for p in found.paths]
-    )
+    left_bytes = _half_of_memory_bytes() if limit_bytes is None else limit_bytes
+    parts = []
+    for path in found.paths:
+        parts.append(_read_file(found.file_system, path, wanted, left_bytes))
+        left_bytes -= parts[-1].table.nbytes
+    return merge_traces(parts)
 
 
 def read_metadata(location: str | Path) -> list[Metadata]:
@@ -146,10 +148,10 @@ def _is_readable(field: pa.Field) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or kind == pa.null())
 
 
-def _refuse_over(limit_bytes: int, needed_bytes: int, path: str) -> None:
-    if needed_bytes > limit_bytes:
+def _refuse_over(limit_bytes: int, rows_bytes: int, path: str) -> None:
+    if rows_bytes > limit_bytes:
         raise TraceFormatError(
-            f"{path} needs {needed_bytes} bytes of memory, {limit_bytes} may be used; "
+            f"{path} needs {rows_bytes} bytes of memory, {limit_bytes} may be used; "
             "read it on a larger machine or split it by process"
         )
 
@@ -179,7 +181,7 @@ def _to_field(table: pa.Table, field: pa.Field) -> Any:
         return pa.nulls(table.num_rows, field.type)
     column = table.column(field.name)
     if column.type == _TEXT:
-        column = _distinct(column.unify_dictionaries())
+        column = _distinct(column).unify_dictionaries()
     if field.name == "name":
         _check_names(column)
     column = column.cast(field.type)
@@ -190,11 +192,15 @@ def _to_field(table: pa.Table, field: pa.Field) -> Any:
 
 def _distinct(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the same text with a dictionary that lists each value once, and no null."""
-    for chunk in column.chunks:
-        words = chunk.dictionary
-        if words.null_count or len(pc.unique(words)) < len(words):
-            return column.cast(pa.string()).dictionary_encode()
-    return column
+    return pa.chunked_array([_distinct_chunk(chunk) for chunk in column.chunks], _TEXT)
+
+
+def _distinct_chunk(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    words = chunk.dictionary
+    if words.null_count == 0 and len(pc.unique(words)) == len(words):
+        return chunk
+    recoded = words.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(recoded.indices.take(chunk.indices), recoded.dictionary)
 
 
 def _check_names(column: pa.ChunkedArray) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from iotrace.traces.schema import REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
-_MAX_HOPS = 64  # no job renames a file more often; a hostile trace could a million times
+_MAX_HOPS = 16  # no job renames a file more often; a hostile trace could a million times
 
 
 class Renames:

@@ -1,0 +1,86 @@
+"""Traces of ranks and hosts become one, without mixing processes, hosts or clocks."""
+
+import numpy as np
+import pytest
+
+from iotrace.traces.check import check_trace
+from iotrace.traces.merge import merge_traces
+from iotrace.traces.metadata import (
+    Completeness,
+    FileCompleteness,
+    HistoryEntry,
+    Host,
+    Metadata,
+    Mount,
+    Process,
+    ProcessCompleteness,
+)
+from iotrace.traces.trace import Ints
+from tests.traces.conftest import small_trace
+
+
+def part(boot: str, pid: int, realtime_ns: int, monotonic_ns: int | None) -> Metadata:
+    return Metadata(
+        epoch_realtime_ns=realtime_ns,
+        epoch_monotonic_ns=monotonic_ns,
+        hosts=(Host(f"host-{boot}", boot),),
+        mounts=(Mount("/d"),),
+        processes=(Process(pid),),
+        completeness=Completeness(
+            files=(FileCompleteness(f"/d/{pid}", 0, 1, 1, 1, True),),
+            processes=(ProcessCompleteness(0),),
+            dropped_records=1,
+            notes=("cut",),
+        ),
+        history=(HistoryEntry("capture", str(pid)),),
+    )
+
+
+def test_processes_are_renumbered_with_all_that_mentions_them() -> None:
+    parts = [part("a", 7, 0, 0), part("b", 8, 0, 0), part("a", 9, 0, 0)]
+    merged = merge_traces([small_trace(1, metadata) for metadata in parts])
+    metadata = merged.metadata
+    pids = [metadata.processes[p].pid for p in merged.ints("process")]
+    assert sorted(pids) == [7, 8, 9]
+    assert [metadata.hosts[p.host].boot_id for p in metadata.processes] == ["a", "b", "a"]
+    assert [f"/d/{metadata.processes[f.process].pid}" for f in metadata.completeness.files] == [
+        f.path for f in metadata.completeness.files
+    ]
+    assert [p.process for p in metadata.completeness.processes] == [0, 1, 2]
+    assert [m.host for m in metadata.mounts] == [0, 1]
+    assert metadata.completeness.dropped_records == 3
+    assert metadata.completeness.notes == ("cut",)
+    assert [entry.detail for entry in metadata.history] == ["7", "8", "9"]
+    assert check_trace(merged) == [
+        f"3 rows (first: row 0): a read or write without its {what}"
+        for what in ("file", "offset", "length")
+    ]
+
+
+def test_one_boot_is_joined_by_its_clock_and_not_by_the_wall() -> None:
+    """NTP may step the wall clock between two ranks; the monotonic clock is exact."""
+    parts = [part("a", 1, 5000, 100), part("a", 2, 9000, 130)]
+    merged = merge_traces([small_trace(1, metadata) for metadata in parts])
+    assert merged.ints("start_ns").tolist() == [0, 30]
+    assert merged.metadata.epoch_realtime_ns == 5000
+    assert merged.metadata.epoch_monotonic_ns == 100
+
+
+def test_other_hosts_are_joined_by_wall_clock() -> None:
+    parts = [part("a", 1, 5000, 100), part("b", 2, 4000, 130)]
+    end_ns = Ints(np.array([5, 0]), np.array([True, False]))
+    merged = merge_traces([small_trace(2, metadata, end_ns=end_ns) for metadata in parts])
+    assert merged.ints("start_ns").tolist() == [0, 10, 1000, 1010]
+    assert merged.ints("end_ns").tolist() == [5, -1, 1005, -1]
+    assert merged.metadata.epoch_realtime_ns == 4000
+    assert merged.metadata.epoch_monotonic_ns is None
+
+
+def test_one_trace_merged_is_itself() -> None:
+    trace = small_trace(2)
+    assert merge_traces([trace]) is trace
+
+
+def test_nothing_cannot_be_merged() -> None:
+    with pytest.raises(ValueError, match="no traces"):
+        merge_traces([])

@@ -1,0 +1,116 @@
+"""Saving and loading are told apart by what files were opened for."""
+
+import os
+
+import numpy as np
+import pytest
+
+from iotrace.traces.phases import Phase, phase_seconds, phases
+from iotrace.traces.trace import Ints, Strings, Trace
+from tests.traces.conftest import small_trace
+
+SAVE, LOAD, OTHER = Phase.SAVE, Phase.LOAD, Phase.OTHER
+WRITING, READING, BOTH = os.O_WRONLY | os.O_CREAT, os.O_RDONLY, os.O_RDWR
+
+
+def trace_of(*rows: tuple[str, int | None, int | None]) -> Trace:
+    """Return requests (op, file, open flags) in this order."""
+    ops, files, flags = zip(*rows, strict=True)
+    return small_trace(
+        len(rows),
+        op=Strings.of(ops),
+        file=Ints(np.array([f or 0 for f in files]), np.array([f is not None for f in files])),
+        flags=Ints(np.array([f or 0 for f in flags]), np.array([f is not None for f in flags])),
+    )
+
+
+def test_what_follows_an_open_goes_with_it() -> None:
+    """torch.load seeks and reads; a save may read back its header; both close."""
+    trace = trace_of(
+        ("open", 1, WRITING),
+        ("open", 2, READING),
+        ("write", 1, None),
+        ("read", 2, None),
+        ("close", 1, None),
+        ("map", 2, None),
+        ("close", 2, None),
+        ("open", 3, BOTH),
+        ("read", 3, None),
+        ("close", 3, None),
+    )
+    assert phases(trace).tolist() == [SAVE, LOAD, SAVE, LOAD, SAVE, LOAD, LOAD, SAVE, SAVE, SAVE]
+
+
+def test_the_last_open_of_the_same_file_decides() -> None:
+    """A checkpoint is written, closed, and read back under one identity."""
+    trace = trace_of(
+        ("open", 1, WRITING), ("close", 1, None), ("open", 1, READING), ("close", 1, None)
+    )
+    assert phases(trace).tolist() == [SAVE, SAVE, LOAD, LOAD]
+
+
+def test_files_of_other_processes_are_other_files() -> None:
+    trace = trace_of(("open", 1, WRITING), ("open", 1, READING), ("close", 1, None)).with_columns(
+        {"process": np.array([0, 1, 0])}
+    )
+    assert phases(trace).tolist() == [SAVE, LOAD, SAVE]
+
+
+def test_an_open_that_was_not_seen_leaves_the_op_to_decide() -> None:
+    trace = trace_of(
+        ("read", 1, None),
+        ("advise", 2, None),
+        ("close", 3, None),
+        ("sync", 4, None),
+        ("stat", None, None),
+        ("open", 5, None),
+        ("open", 6, READING),
+        ("read", None, None),
+    )
+    assert phases(trace).tolist() == [LOAD, LOAD, OTHER, SAVE, OTHER, OTHER, LOAD, LOAD]
+
+
+@pytest.mark.parametrize(
+    "op", ["write", "sync", "truncate", "allocate", "rename", "link", "unlink", "mkdir", "rmdir"]
+)
+def test_what_changes_storage_is_of_the_save(op: str) -> None:
+    trace = trace_of(("open", 1, READING), (op, 1, None))
+    assert phases(trace).tolist() == [LOAD, SAVE]
+
+
+def test_tensors_and_spans_are_what_their_op_says() -> None:
+    trace = small_trace(
+        5,
+        layer=Strings.of(["tensor", "tensor", "span", "span", "counter"]),
+        op=Strings.of(["save", "load", "load", "wait", "counter"]),
+    )
+    assert phases(trace).tolist() == [SAVE, LOAD, LOAD, OTHER, OTHER]
+
+
+def test_seconds_are_summed_over_steps_and_not_over_the_pauses_between() -> None:
+    """An hour of training between two checkpoints is not an hour of saving."""
+    second = 10**9
+    start_ns = np.array([0, 1, 3600, 3601, 3700, 9000]) * second
+    trace = small_trace(
+        6,
+        op=Strings.of(["open", "write", "write", "write", "write", "read"]),
+        flags=Ints(np.full(6, WRITING), np.arange(6) == 0),
+        file=np.array([1, 1, 1, 1, 1, 2]),
+        start_ns=start_ns,
+        end_ns=Ints(start_ns + second, np.arange(6) != 4),
+        step=Ints(np.array([0, 0, 1, 1, 0, 0]), np.array([True] * 4 + [False] * 2)),
+        process=np.array([0, 1, 0, 1, 0, 0]),
+    )
+    assert phase_seconds(trace, SAVE) == pytest.approx(2 + 2 + 0)
+    assert phase_seconds(trace, LOAD) == pytest.approx(1)
+    assert phase_seconds(small_trace(0), SAVE) == 0.0
+
+
+def test_spans_do_not_lengthen_the_time_of_requests() -> None:
+    trace = small_trace(
+        2,
+        layer=Strings.of(["span", "request"]),
+        op=Strings.of(["save", "write"]),
+        end_ns=np.array([10**12, 20]),
+    )
+    assert phase_seconds(trace, SAVE) == pytest.approx(10e-9)
