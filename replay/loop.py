@@ -263,10 +263,10 @@ def _run_error(error: int, through_uring: bool) -> PlanError | ReplayError:
         return PlanError(
             "the job cannot run: fences and streams wait for each other; rebuild the plan"
         )
-    if error == errno.ENOMEM or not through_uring:
-        cause = os.strerror(error)
-        return ReplayError(f"the replay could not start: {cause}; lower --queue-depth")
-    return ReplayError(f"io_uring cannot be used here: {_uring_cause(error)}; use --executor posix")
+    cause = probe_uring() if through_uring else None
+    if cause is not None:
+        return ReplayError(f"io_uring cannot be used here: {cause}; use --executor posix")
+    return ReplayError(f"the replay could not start: {os.strerror(error)}; lower --queue-depth")
 
 
 def _uring_cause(error: int) -> str:
@@ -287,7 +287,7 @@ def _uring_cause(error: int) -> str:
             "or a seccomp filter hides io_uring_setup (ENOSYS)"
         )
     if error == errno.ENOMEM:
-        return "not enough locked memory for a ring; raise `ulimit -l` (ENOMEM)"
+        return "not enough lockable memory for a ring; raise `ulimit -l` (ENOMEM)"
     return f"{os.strerror(error)} ({errno.errorcode.get(error, error)})"
 
 
