@@ -1,0 +1,77 @@
+"""Where a command's output goes, checked before any work is done for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from iotrace.traces.errors import IotraceError, OutputExistsError
+
+STDOUT = "-"
+
+
+def check_output(path: Path, *, force: bool) -> None:
+    """Refuse a path that could not be written in the end.
+
+    Raises:
+        OutputExistsError: the file is there and `force` is not given.
+        IotraceError: it is a folder or a device, or its folder is missing or takes no new file.
+    """
+    if path.is_dir():
+        raise IotraceError(f"{path} is a folder; give the name of a file in it")
+    if path.exists() and not path.is_file():
+        # The file is renamed into place, which would put it where a device was.
+        raise IotraceError(f"{path} is not a regular file; name another one")
+    if os.path.lexists(path) and not force:
+        raise OutputExistsError(f"{path} exists; add --force to replace it, or name another file")
+    folder = path.parent
+    if not folder.is_dir():
+        raise IotraceError(f"cannot write {path}: no folder {folder}; create it first")
+    try:
+        # Permission bits say nothing of a read-only mount or of root: only a try does.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        cause = error.strerror
+        raise IotraceError(f"cannot write {path}: {cause}; choose another folder") from error
+
+
+def check_json(destination: str | None, *, force: bool) -> None:
+    """Refuse a `--json` destination that could not be written in the end."""
+    if destination is not None and not _is_stream(destination):
+        check_output(Path(destination), force=force)
+
+
+def write_json(value: dict[str, Any], destination: str) -> None:
+    """Write one JSON object to the file `destination`, whole or not at all; `-` is stdout."""
+    text = json.dumps(value, indent=2) + "\n"
+    if destination == STDOUT:
+        sys.stdout.write(text)
+    elif _is_stream(destination):
+        Path(destination).write_text(text)
+    else:
+        _replace(Path(destination), text)
+
+
+def _is_stream(destination: str) -> bool:
+    """Is it written as it is, like `-`, /dev/stderr or a named pipe?"""
+    path = Path(destination)
+    return destination == STDOUT or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(draft, 0o666 & ~umask)  # mkstemp makes it private
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise

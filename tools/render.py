@@ -1,0 +1,179 @@
+"""Text for people: units, tables and lists of facts that fit the terminal.
+
+Inside the package every size is bytes and every time is ns or seconds; this is the one place
+that turns them into words. Colours appear only on a terminal and never with NO_COLOR set.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+
+NONE = "-"  # an absent value
+ELLIPSIS = "…"
+_GAP = "  "
+_MIN_SHRUNK = 8  # narrower paths say nothing; the line then overflows instead
+
+
+class Terminal(Console):
+    """One output stream. A reader that went away (`| head`) ends the program quietly."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    def on_broken_pipe(self) -> None:
+        """Leave the ending to `main`, which knows the exit status."""
+        raise BrokenPipeError
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Args:
+        title: heading; may be empty.
+        right: align to the right, as numbers are.
+        shrink: give up width when the line is too long, keeping the end of the text:
+            the end of a path or of a tensor's name is what tells it from its neighbours.
+    """
+
+    title: str
+    right: bool = False
+    shrink: bool = False
+
+
+def format_count(count: int | None) -> str:
+    """Return `12,345`."""
+    return NONE if count is None else f"{count:,}"
+
+
+def format_bytes(size_bytes: int | float | None) -> str:
+    """Return a size in binary units, exact multiples without decimals: `8 MiB`, `1.46 GiB`."""
+    if size_bytes is None:
+        return NONE
+    return _scaled(size_bytes, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"), 1024)
+
+
+def format_rate(size_bytes: int | float | None, seconds: float | None) -> str:
+    """Return a bandwidth in binary units, or `-` when there is nothing to divide."""
+    if not size_bytes or not seconds or seconds <= 0:
+        return NONE
+    return f"{format_bytes(size_bytes / seconds)}/s"
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Return a duration with three significant digits: `1.23 s`, `45.1 ms`, `870 ns`."""
+    if seconds is None:
+        return NONE
+    if seconds >= 100:
+        return f"{seconds:,.0f} s"
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= factor:
+            return f"{_significant(seconds / factor)} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def format_share(part: int | float, whole: int | float) -> str:
+    """Return `part` of `whole` in percent; never 100 % or 0 % for what is not quite that."""
+    if not whole:
+        return NONE
+    percent = 100 * part / whole
+    if 99.5 <= percent < 100:
+        return ">99 %"
+    if 0 < percent < 0.5:
+        return "<1 %"
+    return f"{percent:.0f} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return `1 file`, `2 files`, `3 processes`."""
+    ending = "" if count == 1 else "es" if noun.endswith(("s", "x", "ch")) else "s"
+    return f"{format_count(count)} {noun}{ending}"
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut the beginning of `text` so that it fits `width` columns."""
+    return text if len(text) <= width else ELLIPSIS + text[len(text) - width + 1 :]
+
+
+def printable(text: str) -> str:
+    """Return `text` with control characters escaped: a trace comes from a stranger."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int) -> list[str]:
+    """Lay out `rows` under `columns` in at most `width` columns; line 0 is the heading."""
+    lines = [[c.title for c in columns], *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    for i, column in enumerate(columns):
+        excess = sum(widths) + len(_GAP) * (len(columns) - 1) - width
+        if column.shrink and excess > 0:
+            widths[i] = max(widths[i] - excess, min(widths[i], _MIN_SHRUNK))
+    return [_GAP.join(map(_cell, line, columns, widths)).rstrip() for line in lines]
+
+
+def facts(pairs: Iterable[tuple[str, str]], width: int) -> list[str]:
+    """Lay out (label, value) pairs, one a line, long values wrapped under themselves."""
+    listed = [(label, printable(value)) for label, value in pairs]
+    indent = max((len(label) for label, _ in listed), default=0) + len(_GAP)
+    lines: list[str] = []
+    for label, value in listed:
+        wrapped = textwrap.wrap(value, max(width - indent, _MIN_SHRUNK)) or [""]
+        lines.append(f"{label:{indent}}{wrapped[0]}".rstrip())
+        lines += [" " * indent + rest for rest in wrapped[1:]]
+    return lines
+
+
+def bar(share: float, width: int) -> str:
+    """Return a bar of `share` (0..1) of `width` columns; anything above 0 shows."""
+    return "▇" * (max(1, round(share * width)) if share > 0 else 0)
+
+
+def print_table(
+    terminal: Console, columns: Sequence[Column], rows: Iterable[Sequence[str]]
+) -> None:
+    """Print a table with an emphasised heading."""
+    heading, *body = table(columns, rows, terminal.width)
+    terminal.print(heading, style="bold")
+    for line in body:
+        terminal.print(line)
+
+
+def print_facts(terminal: Console, pairs: Iterable[tuple[str, str]]) -> None:
+    """Print (label, value) pairs."""
+    for line in facts(pairs, terminal.width):
+        terminal.print(line)
+
+
+def print_problems(terminal: Console, title: str, problems: Sequence[str]) -> None:
+    """Print what the reader must not overlook: a title and one wrapped item per problem."""
+    terminal.print(Text(title, style="bold red"))
+    for problem in problems:
+        lines = textwrap.wrap(printable(problem), terminal.width - 4) or [""]
+        terminal.print(Text("\n".join([f"  ! {lines[0]}", *(f"    {x}" for x in lines[1:])])))
+
+
+def _cell(text: str, column: Column, width: int) -> str:
+    text = shorten(text, width) if column.shrink else text
+    return text.rjust(width) if column.right else text.ljust(width)
+
+
+def _scaled(value: float, units: Sequence[str], factor: int) -> str:
+    for unit in units[:-1]:
+        if round(abs(value)) < factor:  # 1023.9 of a unit is written as 1.00 of the next
+            return f"{_significant(value)} {unit}"
+        value /= factor
+    return f"{_significant(value)} {units[-1]}"
+
+
+def _significant(value: float) -> str:
+    if value == int(value):
+        return f"{int(value)}"
+    decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{decimals}f}"
