@@ -1,0 +1,40 @@
+"""Run the real command as a user does, on a terminal of 80 columns."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+IOTRACE = Path(sys.executable).with_name("iotrace")
+COLUMNS = 80
+
+
+def iotrace(*arguments: object, **run: object) -> subprocess.CompletedProcess[str]:
+    """Run `iotrace` with `arguments`; stdout and stderr are captured as text."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR")}
+    return subprocess.run(
+        [str(IOTRACE), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**environment, "COLUMNS": str(COLUMNS)},
+        **run,
+    )
+
+
+def assert_one_line_error(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
+    """The failure is one line on stderr with `words`, nothing on stdout, and `status`."""
+    assert done.returncode == status, done.stderr
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("iotrace: error: ")
+    for word in words:
+        assert word in lines[0], lines[0]
+
+
+def assert_fits(text: str) -> None:
+    """No line is wider than the terminal, and none has colour codes or trailing blanks."""
+    for line in text.splitlines():
+        assert len(line) <= COLUMNS, line
+        assert "\x1b" not in line
+        assert line == line.rstrip(), repr(line)

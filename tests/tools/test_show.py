@@ -1,0 +1,120 @@
+"""`iotrace show` on a small trace."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from .command import assert_fits, assert_one_line_error, iotrace
+from .conftest import CHECKPOINT, SIZE, SIZES, Make, Row, checkpoint_rows
+
+
+def test_the_first_screen_says_who_moved_how_much_how_fast(small_trace: Path) -> None:
+    """The user's first question is answered without an option."""
+    done = iotrace("show", small_trace)
+    assert done.returncode == 0, done.stderr
+    assert_fits(done.stdout)
+    lines = {line.split("  ")[0].strip(): line for line in done.stdout.splitlines()}
+    assert "torch.save" in lines["engine"]
+    assert lines["bytes"].split()[1:] == ["1.00", "MiB", "1.00", "MiB"]
+    assert lines["requests"].split()[1:] == [str(len(SIZES))] * 2
+    assert "/s" in lines["bandwidth"]
+    assert "yes" in lines["complete"]
+    assert any(line.startswith(CHECKPOINT) for line in lines)
+
+
+def test_an_incomplete_trace_says_so_before_any_figure(make_trace: Make) -> None:
+    """Numbers of half a capture must not be taken for the whole."""
+    trace = make_trace(problem="12 MiB were mapped and not seen")
+    shown = iotrace("show", trace).stdout
+    assert shown.index("INCOMPLETE") < shown.index("bandwidth")
+    assert "12 MiB were mapped and not seen" in shown
+    assert "complete  yes" not in shown
+
+
+def test_failed_requests_are_counted(make_trace: Make) -> None:
+    """A full disk hides behind `unexpected pos`; the trace shows what really happened."""
+    rows = checkpoint_rows()
+    rows[2] = replace(rows[2], result=-28)
+    trace = make_trace(rows)
+    assert "1 request failed or fell short" in iotrace("show", trace).stdout
+    assert "ENOSPC" in iotrace("show", trace, "--requests").stdout
+
+
+def test_json_has_the_documented_keys(small_trace: Path) -> None:
+    """Scripts rely on them."""
+    done = iotrace("show", small_trace, "--json", "-")
+    shown = json.loads(done.stdout)
+    assert shown["requests"] == 2 * len(SIZES) + 5
+    assert shown["data_requests"] == 2 * len(SIZES)
+    assert shown["tensors"] == 2
+    assert shown["bytes_written"] == shown["bytes_read"] == SIZE
+    assert shown["files"] == [
+        {
+            "path": CHECKPOINT,
+            "bytes_written": SIZE,
+            "bytes_read": SIZE,
+            "final_size": SIZE,
+            "requests": 2 * len(SIZES) + 5,
+        }
+    ]
+    assert shown["engines"] == ["torch.save"]
+    assert shown["steps"] == [0]
+    assert shown["processes"] == 1
+    assert shown["completeness"]["complete"] is True
+    assert shown["completeness"]["problems"] == []
+
+
+def test_json_goes_to_a_file_beside_the_screen(small_trace: Path, tmp_path: Path) -> None:
+    """`--json FILE` adds to the output; it does not replace it."""
+    target = tmp_path / "shown.json"
+    done = iotrace("show", small_trace, "--json", target)
+    assert "bandwidth" in done.stdout
+    assert json.loads(target.read_text())["bytes_read"] == SIZE
+
+
+def test_json_does_not_overwrite_without_force(small_trace: Path, tmp_path: Path) -> None:
+    """As every output of the tool."""
+    target = tmp_path / "shown.json"
+    target.write_text("precious")
+    refused = iotrace("show", small_trace, "--json", target)
+    assert_one_line_error(refused, 2, "shown.json", "--force")
+    assert target.read_text() == "precious"
+    assert iotrace("show", small_trace, "--json", target, "--force").returncode == 0
+    assert json.loads(target.read_text())
+
+
+def test_tensors_are_listed_with_their_place(small_trace: Path) -> None:
+    """The map from names to bytes is what makes a trace of an engine worth having."""
+    done = iotrace("show", small_trace, "--tensors")
+    assert_fits(done.stdout)
+    row = next(line for line in done.stdout.splitlines() if "model.0.weight" in line)
+    assert row.split() == ["model.0.weight", "float32", "512x512", "4,160", "1,048,576"]
+
+
+def test_lists_end_at_the_limit_and_say_what_is_left(small_trace: Path) -> None:
+    """A million requests must not flood the terminal; the rest is one option away."""
+    done = iotrace("show", small_trace, "--requests", "--limit", 3)
+    assert len(done.stdout.splitlines()) == 4
+    assert "10 more; --limit 0 lists all" in done.stderr
+    everything = iotrace("show", small_trace, "--requests", "--limit", 0)
+    assert len(everything.stdout.splitlines()) == 14
+    assert everything.stderr == ""
+
+
+def test_long_paths_keep_their_ends_on_a_narrow_screen(make_trace: Make) -> None:
+    """The last components tell files apart."""
+    path = "/" + "/".join(["a_rather_long_folder_name"] * 6) + "/model-00001-of-00002.pt"
+    trace = make_trace(checkpoint_rows(path))
+    for option in ("--files", "--requests", "--tensors"):
+        done = iotrace("show", trace, option)
+        assert_fits(done.stdout)
+        assert "-00001-of-00002.pt" in done.stdout
+
+
+def test_a_trace_without_requests_is_shown(make_trace: Make) -> None:
+    """A job that saved nothing is no error; nothing is divided by zero."""
+    only_tensors = [row for row in checkpoint_rows() if row.layer == "tensor"]
+    for rows in (only_tensors, [Row("open", flags=0)]):
+        done = iotrace("show", make_trace(rows, name=f"{len(rows)}.parquet"))
+        assert done.returncode == 0, done.stderr
+        assert_fits(done.stdout)

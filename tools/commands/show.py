@@ -1,0 +1,108 @@
+"""`iotrace show`: what happened in a trace or a result."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from iotrace.tools.listing import print_requests, print_tensors, request_rows, tensor_rows
+from iotrace.tools.output import STDOUT, check_json, write_json
+from iotrace.tools.overview import FILES_ON_FIRST_SCREEN, look_at, print_files, print_overview
+from iotrace.tools.overview import to_json as overview_json
+from iotrace.tools.render import Terminal, format_count
+from iotrace.traces.reader import read_trace
+
+ROWS = 20  # on the screen, without --limit
+_LISTS = "Lists instead of the overview"
+
+
+def show(
+    trace: Annotated[
+        str, typer.Argument(metavar="TRACE", help="A trace or a result: file, folder or URI.")
+    ],
+    tensors: Annotated[
+        bool,
+        typer.Option(
+            "--tensors", help="List the tensors and where they lie.", rich_help_panel=_LISTS
+        ),
+    ] = False,
+    requests: Annotated[
+        bool,
+        typer.Option("--requests", help="List the requests in order.", rich_help_panel=_LISTS),
+    ] = False,
+    files: Annotated[
+        bool, typer.Option("--files", help="List the files.", rich_help_panel=_LISTS)
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Rows of each list; 0 is all.",
+            show_default=f"{ROWS} on the screen, all in JSON",
+            rich_help_panel=_LISTS,
+        ),
+    ] = None,
+    json_to: Annotated[
+        str | None,
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write the figures, and the lists asked for, as JSON; - is stdout.",
+            show_default="none",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")] = False,
+) -> None:
+    """Show what happened: engines, files, sizes, alignment, concurrency, bandwidth, gaps.
+
+    \b
+    Examples:
+      iotrace show trace.parquet
+      iotrace show trace.parquet --tensors --limit 0
+      iotrace show trace.parquet --json - | jq .bytes_written
+    """
+    check_json(json_to, force=force)
+    rows = read_trace(trace)
+    overview = look_at(trace, rows)
+    if json_to is not None:
+        value = overview_json(overview)
+        everything = limit or None
+        if tensors:
+            value["tensor_rows"] = tensor_rows(rows, everything).rows
+        if requests:
+            value["request_rows"] = request_rows(rows, everything).rows
+        write_json(value, json_to)
+    if json_to == STDOUT:
+        return
+
+    terminal = Terminal()
+    shown = ROWS if limit is None else limit or None
+    if not (tensors or requests or files):
+        print_overview(terminal, overview)
+        _hint(f"iotrace show {trace} --files", len(overview.summary.files) - FILES_ON_FIRST_SCREEN)
+        return
+    if files:
+        listed = overview.summary.files
+        print_files(terminal, listed[:shown])
+        _say_more(len(listed), shown)
+    if tensors:
+        found = tensor_rows(rows, shown)
+        print_tensors(terminal, found)
+        _say_more(found.total, shown)
+    if requests:
+        found = request_rows(rows, shown)
+        print_requests(terminal, found)
+        _say_more(found.total, shown)
+
+
+def _say_more(total: int, shown: int | None) -> None:
+    if shown is not None and total > shown:
+        print(f"{format_count(total - shown)} more; --limit 0 lists all", file=sys.stderr)
+
+
+def _hint(command: str, more_files: int) -> None:
+    if more_files > 0:
+        print(f"{format_count(more_files)} more files: {command}", file=sys.stderr)

@@ -1,0 +1,259 @@
+"""The first screen about a trace: what happened, how fast, in what shape, and what is missing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from iotrace.tools.render import (
+    NONE,
+    Column,
+    Terminal,
+    bar,
+    format_bytes,
+    format_count,
+    format_rate,
+    format_seconds,
+    format_share,
+    plural,
+    print_facts,
+    print_problems,
+    print_table,
+)
+from iotrace.traces.check import check_trace
+from iotrace.traces.metadata import Metadata
+from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
+from iotrace.traces.summary import ALIGNMENT_BYTES, FileSummary, SizeBucket, Summary, summarize
+from iotrace.traces.trace import Trace
+
+FILES_ON_FIRST_SCREEN = 5
+_BAR_WIDTH = 20
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All that the first screen says about a trace.
+
+    Attributes:
+        location: as the user named it.
+        by_op: the summary of each data op's requests alone.
+        op_counts: requests per op, the most frequent first.
+        failed: data requests that moved less than asked (a read at the end of a file not
+            included) or nothing.
+        contradictions: rows that cannot be true.
+    """
+
+    location: str
+    metadata: Metadata
+    summary: Summary
+    by_op: dict[str, Summary]
+    op_counts: dict[str, int]
+    failed: int
+    contradictions: tuple[str, ...]
+
+
+def look_at(location: str, trace: Trace) -> Overview:
+    """Return the overview of `trace`."""
+    return Overview(
+        location=location,
+        metadata=trace.metadata,
+        summary=summarize(trace),
+        by_op={op: summarize(trace.where(trace.row_mask(op=op))) for op in DATA_OPS},
+        op_counts=_op_counts(trace),
+        failed=_failed(trace),
+        contradictions=tuple(check_trace(trace)),
+    )
+
+
+def to_json(overview: Overview) -> dict[str, Any]:
+    """Return the overview as one JSON object."""
+    summary, metadata = overview.summary, overview.metadata
+    return {
+        "trace": overview.location,
+        "format_version": metadata.format_version,
+        "command": list(metadata.command),
+        "requests": summary.requests,
+        "data_requests": summary.data_requests,
+        "failed_requests": overview.failed,
+        "ops": overview.op_counts,
+        "tensors": summary.tensors,
+        "bytes_written": summary.bytes_written,
+        "bytes_read": summary.bytes_read,
+        "write_seconds": summary.write_seconds,
+        "read_seconds": summary.read_seconds,
+        "aligned_share": summary.aligned_share,
+        "max_concurrency": summary.max_concurrency,
+        "mean_concurrency": summary.mean_concurrency,
+        "request_sizes": {
+            op: [asdict(bucket) for bucket in buckets]
+            for op, buckets in summary.request_sizes.items()
+        },
+        "files": [asdict(file) for file in summary.files],
+        "engines": list(summary.engines),
+        "steps": list(summary.steps),
+        "processes": summary.processes,
+        "ranks": list(summary.ranks),
+        "hosts": [asdict(host) for host in metadata.hosts],
+        "mounts": [asdict(mount) for mount in metadata.mounts],
+        "completeness": {
+            "complete": summary.complete,
+            "problems": list(summary.problems),
+            **asdict(metadata.completeness),
+        },
+        "contradictions": list(overview.contradictions),
+    }
+
+
+def print_overview(terminal: Terminal, overview: Overview) -> None:
+    """Print the first screen."""
+    summary = overview.summary
+    print_facts(terminal, _origin(overview))
+    if summary.problems:
+        terminal.print()
+        print_problems(terminal, "INCOMPLETE: figures below are lower bounds", summary.problems)
+    if overview.contradictions:
+        terminal.print()
+        print_problems(terminal, "CONTRADICTORY: do not trust it", overview.contradictions)
+    terminal.print()
+    _print_transfers(terminal, overview)
+    if summary.data_requests:
+        terminal.print()
+        _print_sizes(terminal, summary)
+    if summary.files:
+        terminal.print()
+        busiest = sorted(summary.files, key=lambda f: -(f.bytes_written + f.bytes_read))
+        print_files(terminal, busiest[:FILES_ON_FIRST_SCREEN])
+
+
+def print_files(terminal: Terminal, files: Sequence[FileSummary]) -> None:
+    """Print one line per file."""
+    columns = (
+        Column("file", shrink=True),
+        Column("size", right=True),
+        Column("written", right=True),
+        Column("read", right=True),
+        Column("requests", right=True),
+    )
+    print_table(
+        terminal,
+        columns,
+        (
+            (
+                file.path,
+                format_bytes(file.final_size),
+                format_bytes(file.bytes_written),
+                format_bytes(file.bytes_read),
+                format_count(file.requests),
+            )
+            for file in files
+        ),
+    )
+
+
+def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
+    summary, metadata = overview.summary, overview.metadata
+    yield "trace", overview.location
+    if metadata.command:
+        yield "command", shlex.join(metadata.command)
+    for host in metadata.hosts:
+        parts = [host.name, host.kernel]
+        parts += [plural(host.cores, "core")] if host.cores else []
+        parts += [f"{format_bytes(host.memory_bytes)} memory"] if host.memory_bytes else []
+        yield "host", ", ".join(filter(None, parts))
+    for mount in metadata.mounts:
+        free = f", {format_bytes(mount.free_bytes)} free" if mount.free_bytes is not None else ""
+        yield "storage", f"{mount.file_system or 'unknown'} on {mount.path}{free}"
+    yield "engine", ", ".join(summary.engines) or "none recognised"
+    shape = [plural(len(summary.steps), "step"), plural(summary.processes, "process")]
+    shape += [plural(len(summary.ranks), "rank")] if summary.ranks else []
+    shape += [plural(len(summary.files), "file"), plural(summary.tensors, "tensor row")]
+    yield "holds", ", ".join(shape)
+    if summary.complete:
+        yield "complete", "yes, nothing is known to be missing"
+
+
+def _print_transfers(terminal: Terminal, overview: Overview) -> None:
+    """Print who moved how much how fast, writes beside reads."""
+    summary = overview.summary
+    write, read = overview.by_op["write"], overview.by_op["read"]
+    seconds = (summary.write_seconds, summary.read_seconds)
+    moved = (summary.bytes_written, summary.bytes_read)
+    rows = [
+        ("requests", *(format_count(s.data_requests) for s in (write, read))),
+        ("bytes", *map(format_bytes, moved)),
+        ("time, first start to last end", *(format_seconds(s) if s else NONE for s in seconds)),
+        ("bandwidth", *map(format_rate, moved, seconds)),
+        ("mean request", *(_mean_request(s, n) for s, n in zip((write, read), moved, strict=True))),
+        (f"{format_bytes(ALIGNMENT_BYTES)}-aligned", *map(_aligned, (write, read))),
+        ("most in flight", *(format_count(s.max_concurrency) for s in (write, read))),
+        ("mean in flight", *(f"{s.mean_concurrency:.1f}" for s in (write, read))),
+    ]
+    columns = (Column(""), Column("write", right=True), Column("read", right=True))
+    print_table(terminal, columns, rows)
+    others = [
+        f"{op} {format_count(n)}" for op, n in overview.op_counts.items() if op not in DATA_OPS
+    ]
+    print_facts(terminal, [("other requests", ", ".join(others) or "none")])
+    if overview.failed:
+        terminal.print(
+            f"{plural(overview.failed, 'request')} failed or fell short", style="bold red"
+        )
+
+
+def _print_sizes(terminal: Terminal, summary: Summary) -> None:
+    """Print how many requests, and how many of the bytes, each power of two holds."""
+    buckets = {
+        op: {bucket.least_bytes: bucket for bucket in summary.request_sizes[op]} for op in DATA_OPS
+    }
+    totals = {op: sum(b.bytes for b in found.values()) for op, found in buckets.items()}
+    sizes = sorted({size for found in buckets.values() for size in found})
+    columns = (
+        Column("request size", right=True),
+        Column("writes", right=True),
+        Column("of bytes", right=True),
+        Column("reads", right=True),
+        Column("of bytes", right=True),
+        Column("requests"),
+    )
+    none = SizeBucket(0, 0, 0)
+    rows = []
+    for size in sizes:
+        found = [buckets[op].get(size, none) for op in ("write", "read")]
+        cells = [f">= {format_bytes(size)}" if size else "0 B"]
+        for op, bucket in zip(("write", "read"), found, strict=True):
+            cells += [
+                format_count(bucket.requests) if bucket.requests else NONE,
+                format_share(bucket.bytes, totals[op]) if bucket.requests else NONE,
+            ]
+        share = sum(bucket.requests for bucket in found) / summary.data_requests
+        rows.append([*cells, bar(share, _BAR_WIDTH)])
+    print_table(terminal, columns, rows)
+
+
+def _mean_request(summary: Summary, moved_bytes: int) -> str:
+    return format_bytes(moved_bytes / summary.data_requests) if summary.data_requests else NONE
+
+
+def _aligned(summary: Summary) -> str:
+    return NONE if summary.aligned_share is None else format_share(summary.aligned_share, 1)
+
+
+def _op_counts(trace: Trace) -> dict[str, int]:
+    codes, ops = trace.layer(*REQUEST_LAYERS).codes("op")
+    counts = np.bincount(codes[codes >= 0], minlength=len(ops)).tolist()
+    found = [(op, count) for op, count in zip(ops, counts, strict=True) if count]
+    return dict(sorted(found, key=lambda item: -item[1]))
+
+
+def _failed(trace: Trace) -> int:
+    """Count what failed or was cut short; a short read is the end of a file, not a failure."""
+    data = trace.layer(*REQUEST_LAYERS)
+    result, length = data.ints("result", null=0), data.ints("length", null=0)
+    writes = data.row_mask(op="write")
+    known = data.valid("result")
+    failed = known & ((data.row_mask(op=DATA_OPS) & (result < 0)) | (writes & (result < length)))
+    return int(failed.sum())
