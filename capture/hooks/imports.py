@@ -68,23 +68,55 @@ def follow(spec: ModuleSpec, callback: Callback) -> None:
     if isinstance(loader, type) or not hasattr(loader, "exec_module"):
         return
     run = loader.exec_module
-
-    def exec_module(module: ModuleType) -> None:
-        if module.__name__ != spec.name:  # a loader shared by several modules
-            run(module)
-            return
-        restore(loader, run)
-        run(module)
-        callback(module)
-
+    if is_followed(run, spec.name, callback):
+        return
     try:
-        loader.exec_module = exec_module
-    except AttributeError:
+        loader.exec_module = Follower(loader, run, spec.name, callback)
+    except (AttributeError, TypeError):
         return
 
 
-def restore(loader: Any, run: Callable[[ModuleType], None]) -> None:
-    """Give `loader` back the `exec_module` it had: its class's, or another follower's."""
-    del loader.exec_module
-    if loader.exec_module != run:
-        loader.exec_module = run
+class Follower:
+    """Stands in for a loader's `exec_module` until the module has run.
+
+    Args:
+        loader: Whose method it is.
+        run: The method: the class's, or what another tool has put in its place.
+        name: The module that is followed.
+        callback: What to call with it.
+    """
+
+    def __init__(
+        self, loader: Any, run: Callable[[ModuleType], None], name: str, callback: Callback
+    ) -> None:
+        self.loader = loader
+        self.run = run
+        self.name = name
+        self.callback = callback
+        self.is_first = "exec_module" not in vars(loader)
+
+    def __call__(self, module: ModuleType) -> None:
+        """Run the module as its loader does; then call back, unless it failed."""
+        if module.__name__ != self.name:  # a loader shared by several modules
+            self.run(module)
+            return
+        self.step_aside()
+        self.run(module)
+        self.callback(module)
+
+    def step_aside(self) -> None:
+        """Give the loader back the method it had, unless another has taken the place since."""
+        if self.loader.exec_module is not self:
+            return
+        del self.loader.exec_module
+        if not self.is_first:
+            self.loader.exec_module = self.run
+
+
+def is_followed(run: Any, name: str, callback: Callback) -> bool:
+    """Say whether a loader's method will call `callback` anyway."""
+    while isinstance(run, Follower):
+        if run.name == name and run.callback == callback:
+            return True
+        run = run.run
+    return False

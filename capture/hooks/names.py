@@ -64,7 +64,7 @@ def walk(root: object, kinds: Kinds) -> Iterator[tuple[str, Any]]:
                 continue
             if issubclass(kind, kinds.leaves):
                 name = joined(prefix, key)
-                yield name[:NAME_MAX_CHARS], node
+                yield name, node
                 inner = named_parts(node, kinds.parts)
             elif id(node) in entered:
                 continue
@@ -81,7 +81,8 @@ def walk(root: object, kinds: Kinds) -> Iterator[tuple[str, Any]]:
 
 def joined(name: str, key: object) -> str:
     """Return the name of a child; an empty key names it as its parent."""
-    return f"{name}.{key}" if name and key != "" else name or str(key)
+    full = f"{name}.{key}" if name and key != "" else name or str(key)
+    return full[:NAME_MAX_CHARS]
 
 
 def named_parts(leaf: object, parts: Parts) -> Pairs:

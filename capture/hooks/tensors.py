@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .emit import quote
 from .names import Kinds, attributes, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from .emit import Emitter
@@ -24,28 +24,33 @@ NESTED_PARTS = (
 )
 
 
-class Entry(NamedTuple):
-    """One tensor, without the tensor.
+class Inventory:
+    """The tensors of a nested object, each as the JSON members that describe it.
+
+    They are kept as text: ten thousand containers more would make the job's
+    garbage collector run.
 
     Attributes:
-        text: Its name, dtype, shape and device as JSON members.
-        tensor_offset: Where in the tensor its storage begins, in bytes: never positive.
-    """
-
-    text: str
-    tensor_offset: int
-
-
-class Inventory(NamedTuple):
-    """The tensors of a nested object.
-
-    Attributes:
-        by_storage: By the address of the storage's own object, as torch.save tells storages apart.
         meta: Tensors that have no bytes.
     """
 
-    by_storage: dict[int, list[Entry]]
-    meta: list[Entry]
+    def __init__(self) -> None:
+        self.meta: list[str] = []
+        self._first: dict[int, str] = {}
+        self._others: dict[int, list[str]] = {}
+
+    def add(self, address: int, text: str) -> None:
+        """Add a tensor whose storage has this address, as torch.save tells storages apart."""
+        if self._first.setdefault(address, text) is not text:
+            self._others.setdefault(address, []).append(text)
+
+    def __contains__(self, address: int) -> bool:
+        return address in self._first
+
+    def tensors(self, address: int) -> Sequence[str]:
+        """Return the tensors in a storage; none if it was not found in the object."""
+        first = self._first.get(address)
+        return () if first is None else (first, *self._others.get(address, ()))
 
 
 def take_inventory(root: object, torch: Any) -> Inventory:
@@ -59,7 +64,7 @@ def take_inventory(root: object, torch: Any) -> Inventory:
         modules=(torch.nn.Module,),
         parts=lambda leaf: parts_of(leaf, torch),
     )
-    inventory = Inventory({}, [])
+    inventory = Inventory()
     with torch._C.DisableTorchFunction(), suppress(RuntimeError):  # a dict changed meanwhile
         for name, leaf in walk(root, kinds):
             try:
@@ -78,27 +83,40 @@ def add_leaf(inventory: Inventory, name: str, leaf: Any, torch: Any) -> None:
     """
     if not isinstance(leaf, torch.Tensor):
         storage = getattr(leaf, "_untyped_storage", leaf)
-        entry = Entry(entry_text(name, "uint8", (storage.nbytes(),), storage.device), 0)
-        inventory.by_storage.setdefault(storage._cdata, []).append(entry)
+        text = describe(name, "uint8", (storage.nbytes(),), storage.device)
+        inventory.add(storage._cdata, text)
         return
     device = leaf.device
-    text = entry_text(name, dtype_name(leaf.dtype), leaf.shape, device)
+    dtype = dtype_name(leaf.dtype)
     if device.type == "meta":
-        inventory.meta.append(Entry(text, 0))
+        inventory.meta.append(describe(name, dtype, leaf.shape, device))
     storage = leaf.untyped_storage()
-    entry = Entry(text, -leaf.storage_offset() * leaf.element_size())
-    inventory.by_storage.setdefault(storage._cdata, []).append(entry)
+    skipped = leaf.storage_offset() * leaf.element_size()
+    inventory.add(storage._cdata, describe(name, dtype, leaf.shape, device, -skipped))
 
 
-def entry_text(name: str | None, dtype: str, shape: Iterable[int], device: object) -> str:
-    """Return what identifies a tensor, as members of a JSON object."""
+def describe(
+    name: str | None, dtype: str, shape: Iterable[int], device: object, tensor_offset: int = 0
+) -> str:
+    """Return what is said of a tensor wherever it lies, as members of a JSON object.
+
+    Args:
+        name: Fully qualified, None if unknown.
+        dtype: Such as `float32`.
+        shape: Elements per dimension.
+        device: Such as `cuda:0`.
+        tensor_offset: Where in the tensor its storage begins, in bytes: never positive.
+    """
     sizes = ",".join(map(int.__repr__, shape))
-    return f'"name":{quote(name)},"dtype":"{dtype}","shape":[{sizes}],"device":"{device}"'
+    return (
+        f'"name":{quote(name)},"dtype":"{dtype}","shape":[{sizes}],"device":"{device}",'
+        f'"tensor_offset":{tensor_offset}'
+    )
 
 
-def unnamed(length: int, device: object = "cpu") -> Entry:
-    """Return the entry of a storage whose tensor was not found: its bytes."""
-    return Entry(entry_text(None, "uint8", (length,), device), 0)
+def unnamed(length: int, device: object = "cpu") -> Sequence[str]:
+    """Return what is said of a storage whose tensor was not found: it has bytes."""
+    return (describe(None, "uint8", (length,), device),)
 
 
 def dtype_name(dtype: object) -> str:
@@ -138,7 +156,7 @@ def called(leaf: Any, methods: Iterable[str]) -> Iterable[tuple[str, Any]]:
 def emit_rows(
     emitter: Emitter,
     head: str,
-    entries: Iterable[Entry],
+    tensors: Iterable[str],
     offset: int | None,
     length: int,
     start_ns: int,
@@ -149,12 +167,12 @@ def emit_rows(
     Args:
         emitter: The way into the trace.
         head: What the rows of the span begin with, an open JSON object.
-        entries: The tensors.
+        tensors: What is said of each tensor.
         offset: Where the storage's bytes lie in the file, None if in none.
         length: How many they are.
         start_ns: When they began to be moved.
         end_ns: When they were moved.
     """
-    place = f'"offset":{"null" if offset is None else offset},"length":{length}'
-    for text, tensor_offset in entries:
-        emitter.emit(start_ns, end_ns, f'{head},{text},{place},"tensor_offset":{tensor_offset}}}')
+    place = f'"offset":{"null" if offset is None else offset},"length":{length}}}'
+    for text in tensors:
+        emitter.emit(start_ns, end_ns, f"{head},{text},{place}")

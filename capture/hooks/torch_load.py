@@ -96,9 +96,10 @@ class Read:
         end_ns: When it was read.
         length: Its bytes.
         offset: Where they lie, from the archive's first byte; None if not known yet.
+        storage: Address of the storage they ended up in; 0 if not known yet.
     """
 
-    __slots__ = ("end_ns", "length", "name", "offset", "start_ns")
+    __slots__ = ("end_ns", "length", "name", "offset", "start_ns", "storage")
 
     def __init__(
         self, name: str | None, start_ns: int, end_ns: int, length: int, offset: int | None
@@ -108,6 +109,7 @@ class Read:
         self.end_ns = end_ns
         self.length = length
         self.offset = offset
+        self.storage = 0
 
 
 class Reads:
@@ -122,22 +124,18 @@ class Reads:
         self.emitter = spans.emitter
         self.target = span.target
         self.head = span.row_head("tensor")
-        self.by_storage: dict[int, Read] = {}
         self.reads: list[Read] = []
 
     def emit(self, result: Any) -> None:
         """Write the rows of all reads, in the order of reading."""
         inventory = take_inventory(result, sys.modules["torch"])
-        entries = {
-            id(read): inventory.by_storage.get(address, ())
-            for address, read in self.by_storage.items()
-        }
         for read in self.reads:
+            tensors = inventory.tensors(read.storage) or unnamed(read.length)
             offset = None if read.offset is None else self.target.offset(read.offset)
             emit_rows(
                 self.emitter,
                 self.head,
-                entries.get(id(read)) or [unnamed(read.length)],
+                tensors,
                 offset,
                 read.length,
                 read.start_ns,
@@ -180,7 +178,7 @@ class ZipReads(Reads):
         """Note the storage that the last record ended up in."""
         if self._last is None:
             return
-        self.by_storage[storage._cdata] = self._last
+        self._last.storage = storage._cdata
         if self._last.length < 0:  # mapped: torch asked only where it is
             self._last.length = storage.nbytes()
 
@@ -299,5 +297,5 @@ def note_storage(work: Reads, storage: Any, position: int | None, start_ns: int)
     """Note a storage read from `position` in the file; the end is now."""
     offset = None if position is None else position + COUNT_BYTES - work.target.base_bytes
     read = Read(None, start_ns, monotonic_ns(), storage.nbytes(), offset)
+    read.storage = storage._cdata
     work.reads.append(read)
-    work.by_storage[storage._cdata] = read

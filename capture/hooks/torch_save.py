@@ -18,6 +18,7 @@ from .wrapping import SpannedOpener, require, safely
 from .zip_layout import place_record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
     from typing import Any
 
@@ -160,17 +161,17 @@ class RecordWriter:
         self._header = extent.next_header
         if not name.startswith(STORAGE_PREFIX):
             return
-        entries = self._entries(int(name[len(STORAGE_PREFIX) :]), data, size)
+        tensors = self._tensors(int(name[len(STORAGE_PREFIX) :]), data, size)
         offset = self._target.offset(extent.offset)
-        emit_rows(self._emitter, self._head, entries, offset, size, start_ns, end_ns)
+        emit_rows(self._emitter, self._head, tensors, offset, size, start_ns, end_ns)
 
-    def _entries(self, key: int, data: Any, size: int) -> Any:
+    def _tensors(self, key: int, data: Any, size: int) -> Sequence[str]:
         """Return the tensors of one record; `data` is a copy unless it lies in host memory."""
-        by_storage = self._inventory.by_storage
         address: int = getattr(data, "_cdata", -1)
-        if address not in by_storage and key < len(self._order):
+        if address not in self._inventory and key < len(self._order):
             address = self._order[key]
-        return by_storage.get(address) or [unnamed(size, self._locations.get(address, "cpu"))]
+        found = self._inventory.tensors(address)
+        return found or unnamed(size, self._locations.get(address, "cpu"))
 
 
 def wrap_legacy(module: Any, storage: Any, spans: Spans) -> None:
@@ -238,9 +239,8 @@ class StorageWriter:
         if self._position is not None:
             offset = self._position + COUNT_BYTES
             self._position = offset + length
-        entries = self._inventory.by_storage.get(storage._cdata)
-        entries = entries or [unnamed(length, storage.device)]
-        emit_rows(self._emitter, self._head, entries, offset, length, start_ns, end_ns)
+        tensors = self._inventory.tensors(storage._cdata) or unnamed(length, storage.device)
+        emit_rows(self._emitter, self._head, tensors, offset, length, start_ns, end_ns)
 
     def finish(self) -> None:
         """Write the rows of the tensors that have no bytes."""

@@ -63,6 +63,7 @@ def run_job(
     python: Sequence[str | Path] = (sys.executable,),
     environ: Mapping[str, str] | None = None,
     boot: Path = BOOT,
+    stdin: str = "",
     check: bool = True,
 ) -> Job:
     """Run `python *arguments`, captured into `log_dir`, or bare if it is None."""
@@ -71,6 +72,7 @@ def run_job(
     done = subprocess.run(
         [*map(str, python), *map(str, arguments)],
         env={**(os.environ if environ is None else environ), **environment(log_dir, boot)},
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,
