@@ -22,6 +22,16 @@ def test_the_first_screen_says_who_moved_how_much_how_fast(small_trace: Path) ->
     assert any(line.startswith(CHECKPOINT) for line in lines)
 
 
+def test_time_inside_requests_tells_storage_from_computing(make_trace: Make) -> None:
+    """`Is it the disk or the CPU?`: each request takes half a tick, the other half is not I/O."""
+    rows = checkpoint_rows()
+    rows.remove(next(row for row in rows if row.op == "read"))
+    lines = iotrace("show", make_trace(rows)).stdout.splitlines()
+    line = next(line for line in lines if line.startswith("of it inside requests"))
+    # Saving (open, 4 writes, sync, close) takes 6.5 ticks, loading (open, 3 reads, close) 4.5.
+    assert line.split()[-4:] == ["31", "%", "33", "%"]
+
+
 def test_an_incomplete_trace_says_so_before_any_figure(make_trace: Make) -> None:
     """Numbers of half a capture must not be taken for the whole."""
     trace = make_trace(problem="12 MiB were mapped and not seen")
