@@ -13,6 +13,7 @@ from iotrace.capture.clock import Clock
 from iotrace.capture.completeness import (
     Requests,
     file_completeness,
+    lost_names,
     mapped_bytes,
     process_completeness,
     written_files,
@@ -26,9 +27,11 @@ from iotrace.capture.rawlog import SUFFIX, RawLog, read_raw_log
 from iotrace.capture.rows import (
     CODED_COLUMNS,
     NULLS,
+    PRIVATE_COLUMNS,
     Block,
     Context,
     Words,
+    empty_block,
     joined,
     process_block,
     request_ops,
@@ -57,9 +60,10 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     logs = [log for log in found if is_of_interest(log)]
     clock = Clock.of(logs)
     notes = read_notes(logs, clock)
-    files = identify(logs, clock)
+    files = identify(logs, clock, notes.notes)
     context = Context(clock, files, labelling(notes, files), Words())
-    block = in_time_order(joined([*process_blocks(logs, notes, context)]))
+    blocks = list(process_blocks(logs, notes, context))
+    block = in_time_order(joined(blocks or [empty_block()]))
     here = describe_host()
     boots = list(dict.fromkeys([*(log.header.boot_id for log in logs), here.boot_id]))
     hosts = tuple(here if boot == here.boot_id else Host(boot_id=boot) for boot in boots)
@@ -130,15 +134,17 @@ def process_blocks(logs: Sequence[RawLog], notes: Notes, context: Context) -> It
 
 
 def in_time_order(block: Block) -> Block:
-    """Return the rows sorted by start, those of equal time as they were."""
+    """Return the rows sorted by start, those of equal time as they were; empties `block`."""
     order = np.argsort(block["start_ns"], kind="stable")
-    return {name: values[order] for name, values in block.items()}
+    return {name: block.pop(name)[order] for name in list(block)}
 
 
 def as_columns(block: Block, context: Context) -> Mapping[str, Column]:
     """Return a block as the trace takes it: words by name, nulls marked."""
     columns: dict[str, Column] = {}
     for name, values in block.items():
+        if name in PRIVATE_COLUMNS:
+            continue
         if name == "shape":
             columns[name] = Shapes(values, context.words.shape.values())
         elif name in CODED_COLUMNS:
@@ -186,7 +192,8 @@ def describe_completeness(
             *unreadable,
             *(f"{log.path.name} is cut: its last records are lost" for log in found if log.is_cut),
             *unfinished_processes(logs, processes),
-            *mapped_bytes(requests, written, context.files),
+            *mapped_bytes(requests),
+            *lost_names(written, context.files, boot_id()),
             *hook_problems(notes),
         ),
         extra={"processes_left_out": len(found) - len(logs)},

@@ -99,7 +99,7 @@ def written_files(requests: Requests, files: FileTable) -> Written:
     return Written(
         extents=extents,
         before_bytes=np.where(emptied_ns == NEVER, files.opened_bytes, 0),
-        is_mapped=mapped_for_writing(requests, opens, len(files)),
+        is_mapped=np.isin(np.arange(len(files)), block["file"][writable_maps(requests)]),
     )
 
 
@@ -116,16 +116,12 @@ def is_writable(flags: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     return np.asarray((flags & os.O_ACCMODE) != os.O_RDONLY)
 
 
-def mapped_for_writing(requests: Requests, opens: Rows, files: int) -> npt.NDArray[np.bool_]:
-    """Return the files with a writable mapping of a writable open: a private one needs neither."""
+def writable_maps(requests: Requests) -> Rows:
+    """Return the mappings that may change their file: a private one needs no writable open."""
     block = requests.block
     maps = requests.succeeded("map")
-    maps = maps[block["flags"][maps] & PROT_WRITE != 0]
-    opened = np.zeros(files, np.bool_)
-    opened[block["file"][opens[is_writable(block["flags"][opens])]]] = True
-    mapped = np.zeros(files, np.bool_)
-    mapped[block["file"][maps]] = True
-    return opened & mapped
+    writable: Rows = maps[(block["flags"][maps] & PROT_WRITE != 0) & block["on_writable"][maps]]
+    return writable
 
 
 def file_completeness(
@@ -233,8 +229,6 @@ def kernel_counter(requests: Requests, name: str, processes: int) -> list[int | 
     """Return the last value of a counter of /proc/PID/io in each process, None without one."""
     block = requests.block
     counters: list[int | None] = [None] * processes
-    if "name" not in block:
-        return counters
     is_counter = block["layer"] == requests.words.layer.find("counter")
     rows = np.flatnonzero(is_counter & (block["name"] == requests.words.name.find(name)))
     for row in rows[np.argsort(block["start_ns"][rows], kind="stable")].tolist():
@@ -242,12 +236,12 @@ def kernel_counter(requests: Requests, name: str, processes: int) -> list[int | 
     return counters
 
 
-def mapped_bytes(requests: Requests, written: Written, files: FileTable) -> Iterator[str]:
+def mapped_bytes(requests: Requests) -> Iterator[str]:
     """Yield what may have moved through memory, where no request shows it."""
     block = requests.block
-    maps = requests.succeeded("map")
-    for_writing = written.is_mapped[block["file"][maps]]
-    for rows, verb in ((maps[~for_writing], "reading"), (maps[for_writing], "writing")):
+    for_writing = writable_maps(requests)
+    for_reading = np.setdiff1d(requests.succeeded("map"), for_writing)
+    for rows, verb in ((for_reading, "reading"), (for_writing, "writing")):
         touched = 0
         for _, own in by_file(block["file"][rows], rows):
             starts = block["offset"][own].clip(min=0)
@@ -256,6 +250,30 @@ def mapped_bytes(requests: Requests, written: Written, files: FileTable) -> Iter
         if touched:
             count = len(np.unique(block["file"][rows]))
             yield (
-                f"{touched} bytes of {count} files were mapped into memory for {verb}; "
+                f"{touched} bytes of {counted(count, 'file')} were mapped into memory for {verb}; "
                 "which of them were used was not seen"
             )
+
+
+def lost_names(written: Written, files: FileTable, boot: str) -> Iterator[str]:
+    """Yield the files that got or lost their name by calls that nobody could see."""
+    if files.hidden_renames:
+        old, new = files.hidden_renames[0]
+        yield (
+            f"{counted(len(files.hidden_renames), 'rename')} not seen, so not in the trace; "
+            f"the first made {old} to {new}"
+        )
+    written_here = (file for file in written.extents if files.inodes[file][0] == boot)
+    kept = (file for file in written_here if not files.is_gone[file])
+    paths = [files.paths[files.last_paths[file]] for file in kept]
+    missing = [path for path in paths if not os.path.lexists(path)]
+    if missing:
+        yield (
+            f"{counted(len(missing), 'written file')} gone by a rename or removal that was not "
+            f"seen; the first is {missing[0]}"
+        )
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

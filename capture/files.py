@@ -2,61 +2,27 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from iotrace.capture.clock import Clock
-from iotrace.capture.paths import PathTable, moved
+from iotrace.capture.names import SAVED, UNKNOWN, Event, History, Naming
+from iotrace.capture.notes import Note
+from iotrace.capture.paths import PathTable
 from iotrace.capture.rawlog import RawLog
 
 Codes = npt.NDArray[np.int32]
 Inode = tuple[str, int, int]  # boot id, device, number
-UNKNOWN = -1
 
 # These name their paths in text; so do opens that failed and truncations by path.
 NAMING_OPS = ("open", "truncate", "rename", "link", "unlink", "mkdir", "rmdir")
 INODE_OPS = ("rename", "link", "unlink")
-
-
-class Event(NamedTuple):
-    """A record that says what a file is (op "file") or what it is called."""
-
-    time_ns: int
-    log: int
-    row: int
-    op: str
-    number: int
-    offset: int
-    length: int
-    result: int
-    address: int
-    path: int
-    target: int
-
-
-@dataclass(frozen=True)
-class History:
-    """What something was over time: `values[i]` from `times_ns[i]` on."""
-
-    times_ns: list[int] = field(default_factory=list)
-    values: list[int] = field(default_factory=list)
-
-    def add(self, time_ns: int, value: int) -> None:
-        """Append a change; times must not decrease."""
-        if not self.values or self.values[-1] != value:
-            self.times_ns.append(time_ns)
-            self.values.append(value)
-
-    def at(self, time_ns: int) -> int:
-        """Return the value at a time; before the first change, the first value."""
-        return self.values[max(0, bisect_right(self.times_ns, time_ns) - 1)]
 
 
 @dataclass(frozen=True)
@@ -87,6 +53,7 @@ class FileTable:
         is_gone: by identity: whether that name was unlinked, or given to another file.
         names: by path code: the identities that had this name.
         histories: by inode: the identities it was.
+        hidden_renames: old and new path of renames that no record shows.
     """
 
     logs: tuple[LogFiles, ...]
@@ -97,6 +64,7 @@ class FileTable:
     is_gone: npt.NDArray[np.bool_]
     names: dict[int, History]
     histories: dict[Inode, History]
+    hidden_renames: tuple[tuple[str, str], ...]
 
     def __len__(self) -> int:
         return len(self.inodes)
@@ -106,18 +74,18 @@ class FileTable:
         history = self.names.get(self.paths.find(path))
         return history.at(time_ns) if history else UNKNOWN
 
-    def with_inode(self, inode: Inode, time_ns: int) -> int:
-        """Return the file that this inode was at a time, -1 if the job never opened it."""
-        history = self.histories.get(inode)
-        return history.at(time_ns) if history else UNKNOWN
 
+def identify(logs: Sequence[RawLog], clock: Clock, notes: Sequence[Note]) -> FileTable:
+    """Find the files of all logs and what they were called.
 
-def identify(logs: Sequence[RawLog], clock: Clock) -> FileTable:
-    """Find the files of all logs and what they were called."""
+    Args:
+        notes: what the hooks noted; the path that a save was asked for is a name too.
+    """
     paths = PathTable()
     boots = [log.header.boot_id for log in logs]
-    unsorted = [event for log in enumerate(logs) for event in read_events(*log, clock, paths)]
-    events = sorted(unsorted, key=lambda event: event.time_ns)
+    events = [event for log in enumerate(logs) for event in read_events(*log, clock, paths)]
+    events += saved_events(notes, paths)
+    events.sort(key=lambda event: event.time_ns)
     opened, histories = identities(events, boots)
     naming = Naming(paths)
     ids = [
@@ -137,7 +105,16 @@ def identify(logs: Sequence[RawLog], clock: Clock) -> FileTable:
         is_gone=np.array([i in naming.gone for i in range(len(first))], np.bool_),
         names=naming.histories,
         histories=histories,
+        hidden_renames=tuple(naming.hidden_renames),
     )
+
+
+def saved_events(notes: Sequence[Note], paths: PathTable) -> Iterator[Event]:
+    """Yield for each save that it must have made a file of this name by its end."""
+    for note in notes:
+        if note.layer == "span" and note.text("op") == "save" and note.path is not None:
+            span = (note.end_ns, note.log, UNKNOWN, SAVED, 0, note.start_ns, 0, 0, 0)
+            yield Event(*span, paths.code(note.path), UNKNOWN)
 
 
 def read_events(place: int, log: RawLog, clock: Clock, paths: PathTable) -> Iterator[Event]:
@@ -193,61 +170,6 @@ def holder(event: Event, boots: Sequence[str], histories: dict[Inode, History]) 
     return history.at(event.time_ns) if history else UNKNOWN
 
 
-class Naming:
-    """Follows, in time order, which file has which name."""
-
-    def __init__(self, paths: PathTable) -> None:
-        """Start before the first event."""
-        self.paths = paths
-        self.last: dict[int, int] = {}
-        self.gone: set[int] = set()
-        self.histories: dict[int, History] = {}
-
-    def see(self, event: Event, identity: int) -> int:
-        """Take one event in; return the file it is about."""
-        if event.op == "truncate":
-            return self.named(event.path, event.time_ns)
-        if event.op == "file":
-            self.call(identity, event.path, event.time_ns)
-        elif event.result == 0:
-            self.change(event, identity)
-        return identity
-
-    def change(self, event: Event, identity: int) -> None:
-        """Take in a call that changed names."""
-        if event.op == "rename":
-            self.rename(event, identity)
-        elif event.op == "link" and identity >= 0:
-            self.histories.setdefault(event.target, History()).add(event.time_ns, identity)
-        elif event.op == "unlink" and self.last.get(identity) == event.path:
-            self.gone.add(identity)
-
-    def named(self, path: int, time_ns: int) -> int:
-        """Return the file that has this name, -1 if it is not known."""
-        history = self.histories.get(path)
-        return history.at(time_ns) if history else UNKNOWN
-
-    def call(self, identity: int, path: int, time_ns: int) -> None:
-        """Give a file a name."""
-        self.last[identity] = path
-        self.gone.discard(identity)
-        self.histories.setdefault(path, History()).add(time_ns, identity)
-
-    def rename(self, event: Event, identity: int) -> None:
-        """Move a file, or all files of a folder, and forget the file that is replaced."""
-        replaced = self.named(event.target, event.time_ns)
-        if replaced != identity and self.last.get(replaced) == event.target:
-            self.gone.add(replaced)
-        if identity >= 0:
-            self.call(identity, event.target, event.time_ns)
-            return
-        folder, target = self.paths[event.path], self.paths[event.target]
-        for file, path in list(self.last.items()):
-            new_path = moved(self.paths[path], folder, target)
-            if new_path is not None and file not in self.gone:
-                self.call(file, self.paths.code(new_path), event.time_ns)
-
-
 def log_files(events: Sequence[Event], ids: Sequence[int], logs: int) -> Iterator[LogFiles]:
     """Yield the view of each log."""
     rows: list[list[tuple[int, ...]]] = [[] for _ in range(logs)]
@@ -255,7 +177,7 @@ def log_files(events: Sequence[Event], ids: Sequence[int], logs: int) -> Iterato
     for event, identity in zip(events, ids, strict=True):
         if event.op == "file":
             opens[event.log].append((event.number, identity, event.path))
-        else:
+        elif event.op != SAVED:
             rows[event.log].append((event.row, identity, event.path, event.target))
     for opened, named in zip(opens, rows, strict=True):
         number, identity, path = as_columns(opened, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Iterable
 
 from iotrace.capture.vocabulary import Vocabulary
 
@@ -45,5 +46,28 @@ def moved(path: str, folder: str, target: str) -> str | None:
     >>> moved("/data/tmp/x.pt", "/data/tmp", "/data/step1")
     '/data/step1/x.pt'
     """
-    inside = path.removeprefix(folder)
-    return target + inside if inside != path and inside.startswith("/") else None
+    return target + path[len(folder) :] if is_inside(path, folder) else None
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Return whether a path lies in a folder, at any depth.
+
+    >>> is_inside("/data/step1/x.pt", "/data"), is_inside("/data2", "/data")
+    (True, False)
+    """
+    return path.startswith(folder.rstrip("/") + "/")
+
+
+def folders_of(paths: Iterable[str]) -> set[str]:
+    """Return every folder on the way to some absolute paths.
+
+    >>> sorted(folders_of(["/data/step1/x.pt"]))
+    ['/', '/data', '/data/step1']
+    """
+    folders: set[str] = set()
+    for path in paths:
+        folder = posixpath.dirname(path)
+        while folder not in folders:
+            folders.add(folder)
+            folder = posixpath.dirname(folder)
+    return folders

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.capture.clock import Clock
-from iotrace.capture.files import UNKNOWN, FileTable, LogFiles
+from iotrace.capture.files import FileTable, LogFiles
+from iotrace.capture.names import UNKNOWN
 from iotrace.capture.notes import Note
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.spans import Labelling, Requests, assign
@@ -33,13 +34,17 @@ NULLS: Mapping[str, int] = {
     **dict.fromkeys(("end_ns", "offset", "length", "result", "tensor_offset"), -(2**63)),
     **dict.fromkeys(("file", "flags", "step"), -(2**31)),
     "address": 0,
+    "on_writable": 0,
 }
 DTYPES: Mapping[str, Any] = {
     **dict.fromkeys(("seq", "start_ns", "end_ns", "offset", "length", "result"), np.int64),
     "tensor_offset": np.int64,
     "address": np.uint64,
     **dict.fromkeys(("rank", "process", "thread", "file", "flags", "step"), np.int32),
+    "on_writable": np.bool_,
 }
+# Columns of blocks that are none of the trace.
+PRIVATE_COLUMNS = ("on_writable",)
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,6 @@ def process_block(
     parts = [request_rows(place, log, threads, context), counter_rows(log, threads, context)]
     if notes:
         parts.append(note_rows(notes, threads, context))
-    parts = [part for part in parts if len(part["start_ns"])]
     block = joined(parts)
     rows = len(block["start_ns"])
     block["seq"] = np.empty(rows, np.int64)
@@ -98,17 +102,31 @@ def process_block(
     return block
 
 
+def empty_block() -> Block:
+    """Return no rows, in the columns that every block has."""
+    coded = ("layer", "op", "api", "path", "name")
+    return {name: np.empty(0, DTYPES.get(name, np.int32)) for name in (*coded, *DTYPES)}
+
+
 def joined(blocks: Sequence[Block]) -> Block:
-    """Return the rows of several blocks as one, null in the columns that a block lacks."""
+    """Return the rows of several blocks as one, null in the columns that a block lacks.
+
+    Takes the columns out of `blocks` on the way: a trace may not fit into memory twice.
+    """
     names = dict.fromkeys(name for block in blocks for name in block)
-    return {name: np.concatenate([column(block, name) for block in blocks]) for name in names}
+    counts = [len(block["start_ns"]) for block in blocks]
+    return {
+        name: np.concatenate(
+            [taken(block, name, rows) for block, rows in zip(blocks, counts, strict=True)]
+        )
+        for name in names
+    }
 
 
-def column(block: Block, name: str) -> npt.NDArray[Any]:
-    """Return a column of a block, all null if it has none."""
+def taken(block: Block, name: str, rows: int) -> npt.NDArray[Any]:
+    """Take a column out of a block, all null if it has none."""
     if name in block:
-        return block[name]
-    rows = len(block["start_ns"])
+        return block.pop(name)
     return np.full(rows, NULLS.get(name, UNKNOWN), DTYPES.get(name, np.int32))
 
 
@@ -160,11 +178,12 @@ def request_rows(place: int, log: RawLog, threads: Mapping[int, int], context: C
         "flags": np.where((flags != 0) | is_one_of(log, ops, FLAGGED_OPS), flags, NULLS["flags"]),
         "address": log.slots["address"][slots],
     }
+    block["on_writable"] = opened_for_writing(log, numbers)
     requests = Requests(
         threads=log.threads[rows],
         starts_ns=block["start_ns"],
         files=file,
-        for_writing=opened_for_writing(log, numbers, is_one_of(log, ops, CHANGING_OPS)),
+        for_writing=block["on_writable"] | is_one_of(log, ops, CHANGING_OPS),
     )
     return block | label_columns(requests, place, context)
 
@@ -216,17 +235,15 @@ def extents(
     }
 
 
-def opened_for_writing(
-    log: RawLog, numbers: npt.NDArray[np.uint32], changes: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_]:
-    """Return whether each request is on a file opened for writing, or changes something."""
+def opened_for_writing(log: RawLog, numbers: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    """Return whether the open file of each request was opened for writing, as far as is known."""
     rows = log.rows("open")
     records = log.slots[log.positions[rows]]
     writable = np.zeros(int(max(numbers.max(initial=0), records["file"].max(initial=0))) + 1, bool)
     writable[records["file"]] = (records["flags"] & os.O_ACCMODE) != os.O_RDONLY
     writable[0] = False  # an open that failed
-    may_write: npt.NDArray[np.bool_] = writable[numbers] | changes
-    return may_write
+    on_writable: npt.NDArray[np.bool_] = writable[numbers]
+    return on_writable
 
 
 def label_columns(requests: Requests, place: int, context: Context) -> Block:

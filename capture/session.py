@@ -74,6 +74,9 @@ def capture(command: Sequence[str], options: CaptureOptions) -> Captured:
         write_command(raw_dir, command)
         environ = job_environment(os.environ, raw_dir, scope, options.log_limit_bytes)
         status = run(program, command, environ)
+    except OSError as error:
+        remove_raw_dir(raw_dir)
+        raise CaptureError(f"cannot write to {raw_dir}: {error.strerror}; free space") from None
     except CaptureError:
         remove_raw_dir(raw_dir)
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ class RawLogWriter:
     executable: str = "/usr/bin/python3"
     monotonic_ns: int = 1_000
     realtime_ns: int = 1_700_000_000_000_001_000
+    boot_id: str = BOOT_ID
     counters: dict[str, int] = field(default_factory=dict)
     files: int = 0
     slots: dict[int, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
@@ -80,7 +82,14 @@ class RawLogWriter:
         self.slots.setdefault(thread or self.pid, []).append(slots)
 
     def open(
-        self, number: int, path: str, flags: int = 0, inode: int = 0, size: int = 0, **values: Any
+        self,
+        number: int,
+        path: str,
+        flags: int = 0,
+        inode: int = 0,
+        size: int = 0,
+        device: int = 64,
+        **values: Any,
     ) -> None:
         """Append what a successful open writes: the file, then the request."""
         self.files = max(self.files, number)
@@ -88,14 +97,25 @@ class RawLogWriter:
             "file",
             path,
             file=number,
-            offset=64,
+            offset=device,
             length=inode or 1000 + number,
             result=values.pop("birth_ns", 0),
             address=size,
             flags=0o100644,
             thread=values.get("thread", 0),
+            **({"start_ns": values["start_ns"]} if "start_ns" in values else {}),
         )
         self.add("open", file=number, flags=flags, result=0, **values)
+
+    def note(self, thread: int = 0, **fields: Any) -> None:
+        """Append a note of a hook; `start_ns` and `end_ns` are the record's."""
+        times = {name: fields.pop(name) for name in ("start_ns", "end_ns") if name in fields}
+        self.add("note", json.dumps(fields), thread=thread, **times)
+
+    def end(self, rchar: int = 0, wchar: int = 0) -> None:
+        """Append what the library counts at the end of a process."""
+        self.add("counter", "rchar", result=rchar)
+        self.add("counter", "wchar", result=wchar)
 
     def header(self, chunks: int) -> bytes:
         """Return the header page."""
@@ -123,7 +143,7 @@ class RawLogWriter:
             "header_bytes": HEADER_BYTES,
             "chunk_bytes": CHUNK_BYTES,
             "slot_bytes": RECORD.itemsize,
-            "boot_id": BOOT_ID.encode(),
+            "boot_id": self.boot_id.encode(),
             "chunks": chunks,
             "files": self.files,
             "monotonic_ns": self.monotonic_ns,
