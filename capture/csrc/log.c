@@ -296,14 +296,13 @@ static struct record *slots_of(struct chunk_header *chunk, uint32_t slots)
 static void store(struct record *slot, const struct record *record, const char *text,
 		  size_t text_bytes)
 {
-	struct record content = *record;
-
-	content.text_bytes = (uint32_t)text_bytes;
-	content.op = OP_NONE;
-	__atomic_store_n(&slot->text_bytes, content.text_bytes, __ATOMIC_RELEASE);
-	if (text_bytes)
+	if (text_bytes) {
+		__atomic_store_n(&slot->text_bytes, (uint32_t)text_bytes, __ATOMIC_RELEASE);
 		memcpy(slot + 1, text, text_bytes);
-	*slot = content;
+	}
+	memcpy(slot, record, offsetof(struct record, text_bytes));
+	slot->api = record->api;
+	slot->offset_source = record->offset_source;
 	__atomic_store_n(&slot->op, record->op, __ATOMIC_RELEASE);
 }
 

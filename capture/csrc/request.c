@@ -92,16 +92,14 @@ static bool is_recorded(const struct open_file *file)
 	return likely(file->kind == FILE_RECORDED) && likely(!request_is_paused());
 }
 
-void request_moved(struct open_file *file, int fd, const struct record *record)
+void request_moved(struct open_file *file, int fd, struct record *record)
 {
-	struct record filled = *record;
-
 	if (!is_recorded(file)) {
 		count_unrecorded(file, record->op, record->result);
 		return;
 	}
-	filled.file = request_file_number(file, fd);
-	log_append(&filled, NULL, 0);
+	record->file = request_file_number(file, fd);
+	log_append(record, NULL, 0);
 }
 
 static struct record moved(struct request request, enum record_op op, const void *buffer,

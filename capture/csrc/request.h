@@ -37,8 +37,8 @@ ssize_t request_move(struct request request, enum record_op op, const void *buff
 ssize_t request_at(struct request request, enum record_op op, const void *buffer,
 		   size_t length, off_t offset, ssize_t result);
 
-/* The same, where the offset and times are known already; keeps no position. */
-void request_moved(struct open_file *file, int fd, const struct record *record);
+/* The same, where all but the file is filled in already; keeps no position. */
+void request_moved(struct open_file *file, int fd, struct record *record);
 
 /* Any other op on an open file; fills in what all records have. */
 int request_done(struct request request, struct record record, int result);

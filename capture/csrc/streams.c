@@ -35,6 +35,12 @@ static size_t bytes_refilled(FILE *stream)
 {
 	return (size_t)(stream->_IO_read_end - stream->_IO_read_base);
 }
+
+/* How far the kernel's position is from where pending bytes will go: it read ahead. */
+static off_t step_to_pending(FILE *stream)
+{
+	return stream->_IO_write_base - stream->_IO_read_end;
+}
 #else
 static int descriptor_of(FILE *stream)
 {
@@ -55,6 +61,12 @@ static size_t bytes_refilled(FILE *stream)
 	(void)stream;
 	return 0;
 }
+
+static off_t step_to_pending(FILE *stream)
+{
+	(void)stream;
+	return 0;
+}
 #endif
 
 /* A stdio call that may reach the kernel. */
@@ -63,7 +75,7 @@ struct flow {
 	FILE *stream;
 	size_t pending;   /* bytes waiting to be written, before the call */
 	off_t position;   /* the kernel's, before the call; only where needed */
-	size_t refilled;
+	size_t refilled;  /* bytes of the last refill, before the call */
 };
 
 static struct flow flow_begin(FILE *stream)
@@ -99,15 +111,17 @@ static void append(struct flow flow, enum record_op op, off_t offset, off_t leng
 
 /*
  * Claim what lies between the position that was last seen and `now`: each
- * byte once, whichever thread asks. With a position that others move too only
- * `moved`, the bytes of this call, can be told.
+ * byte once, whichever thread asks. With a position that others move too, or
+ * a stream that stepped back from what it had read ahead, only `moved`, the
+ * bytes of this call, can be told.
  */
 static void append_moved(struct flow flow, enum record_op op, off_t now, off_t moved)
 {
 	struct open_file *file = flow.request.file;
 	off_t seen = atomic_exchange(&file->position, now);
+	bool stepped_back = (file->flags & O_ACCMODE) == O_RDWR && now - seen < moved;
 
-	if (open_file_is_queried(file, flow.request.fd))
+	if (stepped_back || open_file_is_queried(file, flow.request.fd))
 		append(flow, op, now - moved, moved);
 	else
 		append(flow, op, seen, now - seen);
@@ -248,6 +262,8 @@ static struct flow seek_begin(FILE *stream)
 	flow.refilled = bytes_refilled(stream);
 	if (!open_file_is_queried(flow.request.file, flow.request.fd))
 		append_moved(flow, flow.pending ? OP_WRITE : OP_READ, flow.position, 0);
+	if (flow.pending)
+		flow.position += step_to_pending(stream);
 	return flow;
 }
 
@@ -264,7 +280,7 @@ static void seek_end(struct flow flow)
 		written = 0;
 	now = raw_position(flow.request.fd);
 	refilled = (off_t)bytes_refilled(flow.stream);
-	if (refilled > 0 && now != flow.position + written)
+	if (refilled > 0 && (now != flow.position + written || refilled != (off_t)flow.refilled))
 		append(flow, OP_READ, now - refilled, refilled);
 	flow.request.file->position = now;
 }
@@ -363,7 +379,7 @@ static off_t pending_position(struct flow flow)
 
 	if (flow.request.file->flags & O_APPEND && inode_of_descriptor(flow.request.fd, &inode) == 0)
 		return inode.bytes;
-	return raw_position(flow.request.fd);
+	return raw_position(flow.request.fd) + step_to_pending(flow.stream);
 }
 
 /* What earlier calls moved unseen; which way is told by what the stream may do. */
@@ -420,6 +436,8 @@ EXPORT int fclose(FILE *stream)
 		return real.fclose(stream);
 	flow = drain_begin(stream);
 	closing = closing_begin(flow.request.fd);
+	if (closing.left) /* where the close leaves the position is up to libc */
+		flow.request.file->queried = 1;
 	result = real.fclose(stream);
 	drain_end(flow, closing.number, result ? -errno : 0);
 	closing_end(closing, API_STDIO, result ? -errno : 0);

@@ -1,0 +1,77 @@
+"""Streams of libc and libstdc++, whose system calls do not all go through a name."""
+
+from pathlib import Path
+
+import pytest
+
+from .preload_job import (
+    Captured,
+    capture,
+    compile_program,
+    joined,
+    moved_by_capture,
+    moved_by_strace,
+)
+
+STREAM_FILES = ("write.", "duplicated", "unwrapped", "reopen.", "left.open")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_program(tmp_path_factory.mktemp("streams"), "streams.c", "-O2")
+
+
+@pytest.fixture
+def captured(program: Path, tmp_path: Path) -> Captured:
+    (tmp_path / "captured").mkdir()
+    result = capture([program, tmp_path / "captured"], tmp_path / "logs")
+    assert result.done.returncode == 0, result.done.stderr
+    return result
+
+
+def test_stdio_moves_the_extents_that_the_kernel_saw(
+    captured: Captured, program: Path, tmp_path: Path
+) -> None:
+    """libc's own reads and writes are inferred, and an inference must be right to be of use."""
+    (tmp_path / "straced").mkdir()
+    oracle = moved_by_strace([program, tmp_path / "straced"], tmp_path / "strace.log")
+    expected = {
+        key: joined(moved)
+        for key, moved in oracle.items()
+        if key[0].startswith(STREAM_FILES) and key[0] != "write.append"
+    }
+    seen = {key: joined(moved) for key, moved in moved_by_capture(captured).items()}
+    seen.pop(("write.append", "write"))
+    assert len(expected) >= 10
+    assert seen == expected
+
+
+def test_a_stream_that_appends_is_recorded_at_the_end(captured: Captured) -> None:
+    """The position of a stream that appends says nothing about where its bytes go."""
+    writes = captured.of("write.append", "write")
+    assert [(w.offset, w.result) for w in writes] == [(0, 5), (5, 6), (11, 5)]
+
+
+def test_stdio_requests_say_that_they_are_stdio(captured: Captured) -> None:
+    """What is inferred must be told from what was seen."""
+    requests = captured.of("write.large")
+    assert {request.api for request in requests} == {"stdio"}
+    assert [request.op for request in requests][:1] == ["open"]
+    assert [request.op for request in requests].count("close") == 2
+
+
+def test_bytes_that_only_exit_flushes_are_recorded(captured: Captured) -> None:
+    """libc writes them when no code of the library runs any more."""
+    assert [(w.offset, w.result) for w in captured.of("left.open", "write")] == [(0, 777)]
+
+
+def test_libstdcxx_files_are_seen_with_their_offsets(tmp_path: Path) -> None:
+    """It opens with fopen64 and writes with writev: tracers that follow open() see 0 bytes."""
+    program = compile_program(tmp_path, "ofstream.cc", "-O2")
+    captured = capture([program, tmp_path / "data"], tmp_path / "logs")
+    assert captured.done.returncode == 0
+    seen = moved_by_capture(captured)
+    oracle = moved_by_strace([program, tmp_path / "data"], tmp_path / "strace.log")
+    assert {key[0] for key in seen} == {"data"}
+    assert seen == {key: moved for key, moved in oracle.items() if key[0] == "data"}
+    assert sum(moved for _, moved in seen["data", "write"]) > 1 << 20
