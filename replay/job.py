@@ -238,7 +238,7 @@ def _piece_problems(job: Job) -> Iterator[str]:
         if np.any((pieces[name] < 0) | (pieces[name] > MAX_OFFSET_BYTES)):
             yield f"a piece's {name} is out of range"
             return
-    if np.any(pieces["file"] < -1):
+    if np.any(pieces["file"] < -2):
         yield "a piece's file is out of range"
     first, count = data["first_piece"], data["piece_count"].astype(np.int64)
     if np.any((first < 0) | (count < 0) | (first > len(pieces)) | (count > len(pieces) - first)):
