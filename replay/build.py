@@ -1,0 +1,251 @@
+"""From a trace to a plan that issues exactly the recorded requests."""
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.content import find_content
+from iotrace.replay.file_table import FileTable, Naming
+from iotrace.replay.files import describe_files
+from iotrace.replay.instances import Instances, find_instances
+from iotrace.replay.job import MAX_OFFSET_BYTES, REQUEST, Op, SyncKind
+from iotrace.replay.plan import Applied, Note, Plan, Stream
+from iotrace.replay.recorded import NULL, Recorded, is_directory_open, recorded_requests
+from iotrace.replay.relocation import Relocation
+from iotrace.replay.tensors import plan_from_tensors
+from iotrace.traces.errors import PlanError
+from iotrace.traces.trace import Trace
+
+Ints = npt.NDArray[np.int64]
+
+LAYERS = ("request", "tensor")
+
+# Flags that change what a replay does; the others (close-on-exec and its like) do not.
+_KEPT_FLAGS = (
+    os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_APPEND
+    | os.O_DIRECT | os.O_SYNC | os.O_DSYNC
+)  # fmt: skip
+_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
+_FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
+_OWNER = 0o600  # whatever a job's files allow, a replay must read back its own
+
+
+def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
+    """Return the plan of a trace, untransformed.
+
+    Args:
+        trace: a trace, or a result.
+        layer: `request` for what reached the system; `tensor` for what the engine meant: each
+            tensor's extent as one request.
+
+    Raises:
+        PlanError: the trace holds nothing to replay, or names or numbers no replay could use.
+    """
+    if layer not in LAYERS:
+        raise PlanError(f"no layer {layer!r}; choose one of {', '.join(LAYERS)}")
+    if layer == "tensor":
+        return plan_from_tensors(trace)
+    recorded = recorded_requests(trace)
+    instances = find_instances(recorded)
+    table = FileTable(_named_paths(recorded))
+    rows, namings, handles = _follow_names(recorded, instances, table)
+    flags = _open_flags(recorded, instances)
+    requests = _requests(recorded, instances, rows, namings, handles, flags)
+    streams = _number_streams(recorded, rows, requests)
+    content = find_content(requests, _moved(recorded, rows), table.file_count)
+    notes = [*recorded.notes, *content.notes]
+    notes += [Note(what, count) for what, count in sorted(table.surprises.items())]
+    before = int((requests["source_row"] < 0).sum())
+    if before:
+        notes.append(Note("opens added, of files open before the trace began", before))
+    relocation = Relocation()
+    paths = tuple(table.paths)
+    return Plan(
+        files=describe_files(content.requests, paths, content.initial_bytes, relocation),
+        paths=paths,
+        streams=streams,
+        requests=content.requests,
+        pieces=content.pieces,
+        relocation=relocation,
+        history=(Applied("recorded", (("layer", layer),), tuple(notes)),),
+    )
+
+
+def _named_paths(recorded: Recorded) -> list[str]:
+    used = np.unique(np.concatenate([recorded.path, recorded.target]))
+    return [recorded.texts[code] for code in used.tolist() if code >= 0]
+
+
+def _follow_names(
+    recorded: Recorded, instances: Instances, table: FileTable
+) -> tuple[Ints, list[Naming], Ints]:
+    """Walk over everything that has to do with names, in order.
+
+    Returns:
+        The rows of the plan's requests (an implicit open as -1 - row of what it precedes), their
+        namings, and their handles.
+    """
+    directory = np.zeros(len(instances.first_row), np.bool_)
+    directory[instances.of_row[is_directory_open(recorded)]] = True
+    skipped = (instances.of_row >= 0) & directory[instances.of_row]
+    orphans = (instances.of_row < 0) & (recorded.op == Op.CLOSE)
+    implicit_before = set(instances.first_row[instances.is_implicit].tolist())
+
+    rows: list[int] = []
+    namings: list[Naming] = []
+    number: dict[int, int] = {}
+    opened: list[Naming] = []
+    columns = (recorded.op, recorded.path, recorded.target, recorded.flags, instances.of_row)
+    for row, (op, path, target, flags, instance) in enumerate(
+        zip(*(column.tolist() for column in columns), strict=True)
+    ):
+        if skipped[row] or orphans[row]:
+            continue
+        if row in implicit_before or op == Op.OPEN:
+            name = _name_of_open(recorded, row, path, op, flags, table)
+            number[instance] = len(opened)
+            opened.append(table.open(name, 0 if flags == NULL or op != Op.OPEN else flags))
+            if op != Op.OPEN:
+                rows.append(-1 - row)
+                namings.append(opened[-1])
+        naming = (
+            opened[number[instance]]
+            if instance >= 0
+            else _naming(recorded.texts, table, op, path, target, flags)
+        )
+        if naming is not None:
+            rows.append(row)
+            namings.append(naming)
+    source = np.array([row if row >= 0 else -1 - row for row in rows], np.int64)
+    instance_of = instances.of_row[source]
+    handles = np.array([number.get(i, -1) for i in instance_of.tolist()], np.int64)
+    return np.array(rows, np.int64), namings, handles
+
+
+def _name_of_open(
+    recorded: Recorded, row: int, path: int, op: int, flags: int, table: FileTable
+) -> str:
+    if path < 0:
+        name = f"/unnamed/process-{recorded.process[row]}-file-{recorded.key[row] & 0x7FFFFFFF}"
+    elif op == Op.OPEN and flags != NULL and flags & _TMPFILE:
+        name = f"{recorded.texts[path]}/unnamed-{row}"
+    else:
+        return recorded.texts[path]
+    table.surprises["files without a name, given one"] += 1
+    table.learn(name)
+    return name
+
+
+def _naming(
+    texts: tuple[str, ...], table: FileTable, op: int, path: int, target: int, flags: int
+) -> Naming | None:
+    if op == Op.SYNC and flags >= SyncKind.FILE_SYSTEM:
+        return Naming()
+    if path < 0:
+        return None
+    name = texts[path]
+    if op == Op.RENAME:
+        return table.rename(name, texts[target])
+    if op == Op.LINK:
+        return table.link(name, texts[target])
+    if op == Op.UNLINK:
+        return table.unlink(name)
+    if op == Op.MKDIR:
+        return table.make_directory(name)
+    if op == Op.RMDIR:
+        return table.remove_directory(name)
+    return table.find(name)
+
+
+def _open_flags(recorded: Recorded, instances: Instances) -> Ints:
+    """Return the flags of each open: the recorded ones, made to fit what it is used for."""
+    count = len(instances.first_row)
+    reads, writes = (
+        np.bincount(instances.of_row[recorded.op == op], minlength=count)[:count] > 0
+        for op in (Op.READ, Op.WRITE)
+    )
+    flags = recorded.flags[instances.first_row]
+    unknown = (flags == NULL) | instances.is_implicit
+    creates = np.where(writes & ~instances.is_implicit, os.O_CREAT, 0)
+    access = np.where(writes, np.where(reads, os.O_RDWR, os.O_WRONLY), os.O_RDONLY)
+    flags = np.where(unknown, access | creates, flags)
+    lacks = (writes & (flags & os.O_ACCMODE == os.O_RDONLY)) | (
+        reads & (flags & os.O_ACCMODE == os.O_WRONLY)
+    )
+    flags = np.where(lacks, (flags & ~os.O_ACCMODE) | os.O_RDWR, flags)
+    unnamed = flags & _TMPFILE != 0
+    return np.where(unnamed, (flags | os.O_CREAT) & _KEPT_FLAGS, flags & _KEPT_FLAGS)
+
+
+def _requests(
+    recorded: Recorded,
+    instances: Instances,
+    rows: Ints,
+    namings: list[Naming],
+    handles: Ints,
+    flags: Ints,
+) -> npt.NDArray[np.void]:
+    source = np.where(rows < 0, -1 - rows, rows)
+    added = rows < 0
+    op = np.where(added, Op.OPEN, recorded.op[source])
+    requests = np.zeros(len(rows), REQUEST)
+    requests["op"] = op
+    requests["source_row"] = np.where(added, -1, recorded.row[source])
+    requests["handle"] = handles
+    for name in ("file", "path", "target"):
+        requests[name] = [getattr(naming, name) for naming in namings]
+    by_handle = handles >= 0
+    opens = op == Op.OPEN
+    requests["path"][by_handle & ~opens] = -1
+    ranged = np.isin(op, (Op.READ, Op.WRITE, Op.SYNC, Op.ALLOCATE))
+    requests["offset"] = np.where(ranged, recorded.offset[source], 0)
+    requests["length"] = np.where(ranged | (op == Op.TRUNCATE), recorded.length[source], 0)
+    own = np.where(recorded.flags[source] == NULL, 0, recorded.flags[source])
+    requests["flags"] = np.where(np.isin(op, (Op.SYNC, Op.ALLOCATE)), own, 0)
+    instance = instances.of_row[source]
+    requests["flags"][opens] = flags[instance[opens]]
+    requests["mode"] = _modes(recorded, source, op, requests["flags"].astype(np.int64))
+    requests["step"] = recorded.step[source].clip(-1)
+    requests["phase"] = np.where(added, 0, recorded.phase[source])
+    return requests
+
+
+def _modes(recorded: Recorded, source: Ints, op: Ints, flags: Ints) -> Ints:
+    """Return creation modes: an open's length is its mode, where the capture knew it."""
+    known = recorded.length[source]
+    usable = (known > 0) & (known <= 0o7777)
+    mode = np.where(usable, known | _OWNER, _FILE_MODE)
+    creates = (op == Op.OPEN) & (flags & os.O_CREAT != 0)
+    return np.where(op == Op.MKDIR, _DIRECTORY_MODE, np.where(creates, mode, 0))
+
+
+def _moved(recorded: Recorded, rows: Ints) -> Ints:
+    return np.where(rows < 0, 0, recorded.moved[rows])
+
+
+def _number_streams(
+    recorded: Recorded, rows: Ints, requests: npt.NDArray[np.void]
+) -> tuple[Stream, ...]:
+    """Set `stream`, `due_ns` and `think_ns`; return the streams, one per thread."""
+    source = np.where(rows < 0, -1 - rows, rows)
+    names = (recorded.process[source] << 32) | (recorded.thread[source] & 0xFFFFFFFF)
+    _, first, stream = np.unique(names, return_index=True, return_inverse=True)
+    requests["stream"] = stream
+    start_ns, end_ns = recorded.start_ns[source], recorded.end_ns[source]
+    requests["due_ns"] = _span(start_ns, start_ns[:1])
+    order = np.argsort(stream, kind="stable")
+    same = np.concatenate([[False], np.diff(stream[order]) == 0])
+    gap = np.where(same, _span(start_ns[order], np.roll(end_ns[order], 1)), 0)
+    requests["think_ns"][order] = gap
+    return tuple(
+        Stream(int(recorded.process[row]), int(recorded.thread[row]), int(recorded.rank[row]))
+        for row in source[first].tolist()
+    )
+
+
+def _span(later_ns: Ints, earlier_ns: Ints) -> Ints:
+    """Return the time between, 0 where it is negative, without overflow of wild clocks."""
+    rough = later_ns.astype(np.float64) - earlier_ns.astype(np.float64)
+    sane = (rough > 0) & (rough < MAX_OFFSET_BYTES)
+    return np.where(sane, later_ns - earlier_ns, 0)

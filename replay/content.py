@@ -1,0 +1,157 @@
+"""The bytes of the recorded requests: what they carry, and what must be there before."""
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.coverage import CUT, READ, WRITE, Hole, Unwritten, find_unwritten, make_events
+from iotrace.replay.files import growth_of, resets_of
+from iotrace.replay.job import PIECE, Op
+from iotrace.replay.pieces import HOLE, PAST_END, Ints, Rows, make_pieces
+from iotrace.replay.plan import Note
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """Requests with their pieces, and the recorded bytes each file must have before."""
+
+    requests: Rows
+    pieces: Rows
+    initial_bytes: Ints
+    notes: tuple[Note, ...]
+
+
+def find_content(requests: Rows, moved: Ints, file_count: int) -> Content:
+    """Give each data request the bytes it moved when recorded.
+
+    A read that ended at the end of the file asks for as much as it did then, and may be short. A
+    transfer that was short for another reason moves what it moved.
+
+    Args:
+        requests: REQUEST rows in order of issue.
+        moved: bytes each moved.
+        file_count: number of files.
+    """
+    requests = requests.copy()
+    reads = requests["op"] == Op.READ
+    data = reads | (requests["op"] == Op.WRITE)
+    short = reads & (moved < requests["length"])
+    at_end = _are_at_end(requests, moved, short)
+    whole = data & ~at_end
+    requests["length"][whole] = moved[whole]
+    requests["may_be_short"] = at_end
+    unwritten = find_unwritten(_events(requests, moved), file_count)
+    initial_bytes = np.maximum(unwritten.initial_bytes, _appended_to(requests, file_count))
+    requests, pieces = _with_pieces(requests, moved, unwritten)
+    early = int((short & ~at_end).sum())
+    notes = (Note("reads that got less than asked before the end of the file", early),)
+    return Content(requests, pieces, initial_bytes, notes if early else ())
+
+
+def _are_at_end(requests: Rows, moved: Ints, short: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which short reads found the end of their file."""
+    at_end = np.zeros(len(requests), np.bool_)
+    ends = requests["offset"] + moved
+    grows = np.where(requests["op"] == Op.READ, ends, growth_of(requests))
+    resets = resets_of(requests)
+    asked = np.unique(requests["file"][short])
+    rows = np.flatnonzero(np.isin(requests["file"], asked) & (requests["file"] >= 0))
+    rows = rows[np.argsort(requests["file"][rows], kind="stable")]
+    for own in np.split(rows, np.flatnonzero(np.diff(requests["file"][rows])) + 1):
+        sizes = _sizes_before(grows[own], resets[own], requests["op"][own] == Op.READ)
+        at_end[own] = short[own] & (ends[own] >= sizes)
+    return at_end
+
+
+def _sizes_before(grows: Ints, resets: npt.NDArray[np.bool_], reads: npt.NDArray[np.bool_]) -> Ints:
+    """Return the size that is known of a file before each of its requests.
+
+    Reads prove a size too: those until the first change show what was there from the start.
+    """
+    changes = np.flatnonzero(resets | ((grows > 0) & ~reads))
+    until_change = changes[0] if len(changes) else len(grows)
+    known = int(grows[:until_change].max(initial=0))
+    sizes = np.empty(len(grows), np.int64)
+    bounds = np.unique(np.concatenate([[0], np.flatnonzero(resets), [len(grows)]]))
+    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        reach = np.maximum.accumulate(grows[first:last])
+        sizes[first] = known
+        if not resets[first]:
+            reach = np.maximum(reach, known)
+        sizes[first + 1 : last] = reach[:-1]
+        known = int(reach[-1])
+    return sizes
+
+
+def _events(requests: Rows, moved: Ints) -> Rows:
+    kind = np.full(len(requests), -1)
+    kind[requests["op"] == Op.READ] = READ
+    kind[requests["op"] == Op.WRITE] = WRITE
+    kind[(kind >= 0) & (moved == 0)] = -1
+    kind[resets_of(requests)] = CUT
+    chosen = np.flatnonzero((kind >= 0) & (requests["file"] >= 0))
+    rows = requests[chosen]
+    cuts = rows["op"] == Op.TRUNCATE
+    end = np.where(cuts, rows["length"], rows["offset"] + moved[chosen])
+    end = np.where(rows["op"] == Op.OPEN, 0, end)
+    return make_events(chosen, rows["file"], kind[chosen], rows["offset"], end)
+
+
+def _appended_to(requests: Rows, file_count: int) -> Ints:
+    """Return the size each file must have for its first request to append where it did."""
+    appends = np.zeros(max(int(requests["handle"].max(initial=-1)) + 1, 1), np.bool_)
+    opens = requests["op"] == Op.OPEN
+    appends[requests["handle"][opens]] = requests["flags"][opens] & os.O_APPEND != 0
+    sizes = np.zeros(file_count, np.int64)
+    matters = (requests["op"] == Op.WRITE) | resets_of(requests)
+    rows = requests[matters & (requests["file"] >= 0)]
+    files, first = np.unique(rows["file"], return_index=True)
+    rows = rows[first]
+    appended = (rows["op"] == Op.WRITE) & appends[rows["handle"].clip(0)]
+    sizes[files[appended]] = rows["offset"][appended]
+    return sizes
+
+
+def _with_pieces(requests: Rows, moved: Ints, unwritten: Unwritten) -> tuple[Rows, Rows]:
+    data = np.flatnonzero(np.isin(requests["op"], (Op.READ, Op.WRITE)))
+    holed = np.array(sorted({index for index, _, _ in unwritten.holes}), np.int64)
+    plain = data[~np.isin(data, holed)]
+    rest = data[requests["length"][data] > moved[data]]
+    owner = [plain, rest]
+    pieces = [
+        make_pieces(requests["file"][plain], requests["offset"][plain], moved[plain]),
+        make_pieces(PAST_END, 0, requests["length"][rest] - moved[rest]),
+    ]
+    if len(holed):
+        split_owner, split_pieces = _split_at_holes(requests, moved, holed, unwritten.holes)
+        owner.insert(1, split_owner)
+        pieces.insert(1, split_pieces)
+    owners, line = np.concatenate(owner), np.concatenate(pieces)
+    order = np.argsort(owners, kind="stable")  # of one request: its bytes, then what lacked
+    order = order[line["length"][order] > 0]
+    owners, line = owners[order], line[order]
+    requests["first_piece"][data] = np.searchsorted(owners, data)
+    requests["piece_count"][data] = np.searchsorted(owners, data, "right") - np.searchsorted(
+        owners, data
+    )
+    return requests, line
+
+
+def _split_at_holes(
+    requests: Rows, moved: Ints, holed: Ints, holes: tuple[Hole, ...]
+) -> tuple[Ints, Rows]:
+    by_request: dict[int, list[tuple[int, int]]] = {index: [] for index in holed.tolist()}
+    for index, start, end in holes:
+        by_request[index].append((start, end))
+    owner: list[int] = []
+    rows: list[tuple[int, int, int, int]] = []
+    for index, gaps in by_request.items():
+        file, at = int(requests["file"][index]), int(requests["offset"][index])
+        end_of_read = at + int(moved[index])
+        for start, end in [*gaps, (end_of_read, end_of_read)]:
+            rows += [(at, start - at, file, 0), (0, end - start, HOLE, 0)]
+            owner += [index, index]
+            at = end
+    return np.array(owner, np.int64), np.array(rows, PIECE)

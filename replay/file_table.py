@@ -1,0 +1,136 @@
+"""Which file each recorded name meant, and under which name a replay finds it."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from iotrace.replay.names import Names
+from iotrace.replay.paths import ancestors, rebase
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What a request on names becomes: indices into files and paths; -1: none."""
+
+    file: int = -1
+    path: int = -1
+    target: int = -1
+
+
+class FileTable:
+    """Follows opens, renames and removals in order of time, over all processes.
+
+    A file is the file and not its name: what is written as `a.tmp` and renamed to `a` is read as
+    one file, and `a` opened after its removal is another one.
+    """
+
+    def __init__(self, recorded_paths: Iterable[str]) -> None:
+        self.paths: list[str] = []
+        self.file_count = 0
+        self.surprises: Counter[str] = Counter()
+        self._indices: dict[str, int] = {}
+        self._names = Names()
+        self._actual: dict[int, str] = {}
+        self._gone: set[str] = set()
+        self._relative: dict[str, str] = {path: rebase(path) for path in recorded_paths}
+        self._directories = {above for path in self._relative.values() for above in ancestors(path)}
+
+    def learn(self, recorded: str) -> None:
+        """Add a name that the trace did not have."""
+        self._relative[recorded] = rebase(recorded)
+
+    def open(self, recorded: str, flags: int) -> Naming:
+        """Return the file that opening `recorded` gives."""
+        name = self._enter(recorded)
+        file = self._names.file(name)
+        if file is None:
+            appeared = name in self._gone and not flags & os.O_CREAT
+            return self._begin(name, spare=appeared)
+        if flags & os.O_CREAT and flags & os.O_EXCL:
+            return self._begin(name, spare=True)
+        return Naming(file, self._path(self._actual[file]))
+
+    def find(self, recorded: str) -> Naming:
+        """Return the file that `recorded` means, which was there before if it is news."""
+        return self.open(recorded, os.O_RDONLY)
+
+    def rename(self, recorded: str, recorded_target: str) -> Naming:
+        """Return what a rename works on; of a directory, no file."""
+        name, target = self._enter(recorded), self._enter(recorded_target)
+        file = self._names.file(name)
+        if file is None and (name in self._directories or target in self._directories):
+            return self._rename_directory(name, target)
+        naming = self.find(recorded)
+        self._names.unbind(name)
+        self._gone.add(name)
+        return self._rebind(naming, target)
+
+    def link(self, recorded: str, recorded_target: str) -> Naming:
+        """Return what a hard link works on."""
+        naming = self.find(recorded)
+        target = self._enter(recorded_target)
+        self._names.bind(target, naming.file)
+        return Naming(naming.file, naming.path, self._path(target))
+
+    def unlink(self, recorded: str) -> Naming:
+        """Return what a removal works on."""
+        naming = self.find(recorded)
+        name = self._relative[recorded]
+        self._names.unbind(name)
+        self._gone.add(name)
+        return naming
+
+    def make_directory(self, recorded: str) -> Naming | None:
+        """Return what to make; `None` if the replay has the directory already."""
+        name = self._enter(recorded)
+        if self._names.has_directory(name):
+            self.surprises["directories made again, after a removal that was not recorded"] += 1
+            return None
+        self._names.add_directory(name)
+        return Naming(path=self._path(name))
+
+    def remove_directory(self, recorded: str) -> Naming | None:
+        """Return what to remove; `None` if the replay still has something in it."""
+        name = self._enter(recorded)
+        if self._names.holds_anything(name):
+            self.surprises["directories not removed, for files removed unrecorded"] += 1
+            return None
+        self._names.remove_directory(name)
+        return Naming(path=self._path(name))
+
+    def _enter(self, recorded: str) -> str:
+        name = self._relative[recorded]
+        self._names.enter(name)
+        return name
+
+    def _path(self, name: str) -> int:
+        index = self._indices.setdefault(name, len(self.paths))
+        if index == len(self.paths):
+            self.paths.append(name)
+        return index
+
+    def _begin(self, name: str, spare: bool) -> Naming:
+        """Start another file at `name`, in a name of its own where the replay's is taken."""
+        actual = name
+        if spare:
+            actual = f"{name}.iotrace-{self.file_count}"
+            self.surprises["files that came or went unrecorded, under a name of their own"] += 1
+        file = self.file_count
+        self.file_count += 1
+        self._names.bind(name, file)
+        self._actual[file] = actual
+        return Naming(file, self._path(actual))
+
+    def _rebind(self, naming: Naming, target: str) -> Naming:
+        self._names.bind(target, naming.file)
+        self._actual[naming.file] = target
+        return Naming(naming.file, naming.path, self._path(target))
+
+    def _rename_directory(self, name: str, target: str) -> Naming:
+        self._names.move_directory(name, target)
+        for moved, file in self._names.items():
+            if moved.startswith(target + "/"):
+                base = self._actual[file].rpartition("/")[2]
+                self._actual[file] = f"{moved.rpartition('/')[0]}/{base}"
+        return Naming(path=self._path(name), target=self._path(target))

@@ -1,0 +1,115 @@
+"""Sets of bytes as sorted, disjoint intervals: two arrays, starts and ends."""
+
+from bisect import bisect_left, bisect_right
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Intervals = tuple[Ints, Ints]
+
+
+def union(starts: Ints, ends: Ints) -> Intervals:
+    """Return the bytes in any of the intervals; neighbours that touch become one.
+
+    >>> [part.tolist() for part in union(np.array([8, 0, 2]), np.array([9, 3, 8]))]
+    [[0], [9]]
+    """
+    real = ends > starts
+    starts, ends = starts[real], ends[real]
+    if not len(starts):
+        return starts, ends
+    order = np.argsort(starts, kind="stable")
+    starts, reach = starts[order], np.maximum.accumulate(ends[order])
+    apart = starts[1:] > reach[:-1]
+    return starts[np.concatenate([[True], apart])], reach[np.concatenate([apart, [True]])]
+
+
+def clusters(group: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the hulls of intervals of one group that overlap; those that touch stay apart.
+
+    >>> found = clusters(np.array([1, 1, 1]), np.array([8, 0, 2]), np.array([9, 3, 8]))
+    >>> [part.tolist() for part in found]
+    [[1, 1], [0, 8], [8, 9]]
+    """
+    if not len(group):
+        return group, starts, ends
+    order = np.lexsort((starts, group))
+    group, starts = group[order], starts[order]
+    other = group[1:] != group[:-1]
+    reach = running_max(ends[order], np.concatenate([[True], other]))
+    apart = other | (starts[1:] >= reach[:-1])
+    first = np.concatenate([[True], apart])
+    return group[first], starts[first], reach[np.concatenate([apart, [True]])]
+
+
+def subtract(left: Intervals, right: Intervals) -> Intervals:
+    """Return the bytes of `left` that are not in `right`.
+
+    >>> left, right = (np.array([0, 10]), np.array([5, 20])), (np.array([3]), np.array([12]))
+    >>> [part.tolist() for part in subtract(left, right)]
+    [[0, 12], [3, 20]]
+    """
+    bounds = np.unique(np.concatenate([*left, *right]))
+    starts, ends = bounds[:-1], bounds[1:]
+    keep = contains(left, starts) & ~contains(right, starts)
+    return union(starts[keep], ends[keep])
+
+
+def contains(intervals: Intervals, points: Ints) -> npt.NDArray[np.bool_]:
+    """Return which of `points` lie in `intervals`."""
+    starts, ends = intervals
+    if not len(starts):
+        return np.zeros(len(points), np.bool_)
+    place = np.searchsorted(starts, points, side="right") - 1
+    return np.asarray((place >= 0) & (points < ends[place.clip(0)]))
+
+
+def running_max(values: Ints, fresh: npt.NDArray[np.bool_]) -> Ints:
+    """Return the running maximum of `values`, begun anew where `fresh`.
+
+    >>> running_max(np.array([5, 3, 1, 2]), np.array([True, False, True, False])).tolist()
+    [5, 5, 1, 2]
+    """
+    group = np.cumsum(fresh)
+    order = np.lexsort((values, group))
+    rank = np.empty(len(values), np.int64)
+    rank[order] = np.arange(len(values))
+    # Ranks grow with the group, so a running maximum over all never sees an earlier group's.
+    return np.asarray(values[order][np.maximum.accumulate(rank)])
+
+
+class Coverage:
+    """A growing set of bytes, for walks in order of time. Sequential writes cost O(1)."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> None:
+        """Add [start, end)."""
+        low = bisect_left(self._ends, start)
+        high = bisect_right(self._starts, end)
+        if low < high:
+            start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
+        self._starts[low:high], self._ends[low:high] = [start], [end]
+
+    def cut_to(self, size: int) -> None:
+        """Drop everything from byte `size` on."""
+        keep = bisect_left(self._starts, size)
+        del self._starts[keep:], self._ends[keep:]
+        if keep:
+            self._ends[-1] = min(self._ends[-1], size)
+
+    def missing(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of [start, end) that are not in the set, in order."""
+        gaps = []
+        for index in range(bisect_right(self._ends, start), len(self._starts)):
+            if self._starts[index] >= end:
+                break
+            if self._starts[index] > start:
+                gaps.append((start, self._starts[index]))
+            start = max(start, self._ends[index])
+        if start < end:
+            gaps.append((start, end))
+        return gaps

@@ -1,0 +1,55 @@
+"""Names of a trace, moved below the root of a replay. A trace comes from a stranger."""
+
+import os
+
+from iotrace.traces.errors import PlanError
+
+COMPONENT_MAX_BYTES = 255  # NAME_MAX of every file system in use
+# PATH_MAX is 4096; openat2 takes the name relative to the root, with its final NUL.
+PATH_MAX_BYTES = 4095
+
+
+def rebase(path: str) -> str:
+    """Return `path` relative to the root, in its shortest spelling.
+
+    Raises:
+        PlanError: the path climbs (`..`), names no file, or no file system could hold it.
+
+    >>> rebase("/scratch//run/./model.pt")
+    'scratch/run/model.pt'
+    """
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    problem = _problem(path, parts)
+    if problem:
+        raise PlanError(
+            f"path {_shown(path)} {problem}; leave it out of the trace (capture --exclude)"
+        )
+    return "/".join(parts)
+
+
+def _problem(path: str, parts: list[str]) -> str:
+    if not parts:
+        return "names no file"
+    if ".." in parts:
+        return "climbs out of its directory with '..'"
+    if "\0" in path:
+        return "holds a NUL byte"
+    if max(len(os.fsencode(part)) for part in parts) > COMPONENT_MAX_BYTES:
+        return f"has a component of more than {COMPONENT_MAX_BYTES} bytes"
+    if len(os.fsencode("/".join(parts))) > PATH_MAX_BYTES:
+        return f"has more than {PATH_MAX_BYTES} bytes"
+    return ""
+
+
+def _shown(path: str) -> str:
+    return repr(path if len(path) <= 60 else path[:40] + "..." + path[-17:])
+
+
+def ancestors(path: str) -> list[str]:
+    """Return the directories above a relative path, the outermost first.
+
+    >>> ancestors("a/b/c")
+    ['a', 'a/b']
+    """
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]

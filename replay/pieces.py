@@ -1,0 +1,123 @@
+"""Pieces: where the bytes of a data request come from, and how they are cut anew.
+
+A request's bytes are its pieces, packed. Laying the pieces of many requests one after the other
+gives a single line of bytes; a transform chooses new cuts on that line, and every byte keeps
+its source.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.job import PIECE
+
+# `file` of a piece that no recorded file is the source of.
+PADDING = -1  # zeros that fill a block up, written or read back
+PAST_END = -2  # beyond the end of the file: a read gets nothing here
+NEIGHBOUR = -3  # whatever lies beside the wanted bytes; a read drops it
+HOLE = -4  # zeros that the recorded job read where nothing had been written
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.void]
+
+
+def spread(first: Ints, count: Ints) -> Ints:
+    """Return the indices first[0], first[0]+1, ... of `count[0]`, then those of 1, and so on.
+
+    >>> spread(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    starts = np.cumsum(count) - count
+    return np.repeat(first - starts, count) + np.arange(int(count.sum()), dtype=np.int64)
+
+
+def packed(requests: Rows, pieces: Rows) -> Rows:
+    """Return the pieces of `requests`, in that order, without empty ones."""
+    chosen = pieces[spread(requests["first_piece"], requests["piece_count"].astype(np.int64))]
+    return chosen[chosen["length"] > 0]
+
+
+def pieces_in_place(requests: Rows, pieces: Rows) -> tuple[Rows, Ints, Ints]:
+    """Return the pieces of `requests`, the request each belongs to, and its offset in the file."""
+    counts = requests["piece_count"].astype(np.int64)
+    line = pieces[spread(requests["first_piece"], counts)]
+    owner = np.repeat(np.arange(len(requests), dtype=np.int64), counts)
+    begin = np.cumsum(line["length"]) - line["length"]
+    first = (np.cumsum(counts) - counts)[owner]
+    into = begin - begin[first] if len(line) else begin
+    return line, owner, requests["offset"][owner] + into
+
+
+def make_pieces(file: npt.ArrayLike, offset: npt.ArrayLike, length: npt.ArrayLike) -> Rows:
+    """Return PIECE rows of the given columns, which broadcast."""
+    columns = np.broadcast_arrays(file, offset, length)
+    rows = np.zeros(columns[0].shape, PIECE)
+    rows["file"], rows["offset"], rows["length"] = columns
+    return rows
+
+
+def positions(line: Rows) -> Ints:
+    """Return where each piece begins on the line, and the line's end: one more than pieces."""
+    return np.concatenate([[0], np.cumsum(line["length"])]).astype(np.int64)
+
+
+def cut(line: Rows, bounds: Ints) -> tuple[Rows, Ints, Ints]:
+    """Cut a line of pieces at `bounds`.
+
+    Args:
+        line: pieces without empty ones.
+        bounds: ascending positions from 0 to the line's end, both included.
+
+    Returns:
+        The pieces, and `first_piece` and `piece_count` of each interval of `bounds`.
+
+    >>> line = make_pieces([0, 1], [100, 0], [10, 5])
+    >>> pieces, first, count = cut(line, np.array([0, 4, 15]))
+    >>> pieces[["file", "offset", "length"]].tolist()
+    [(0, 100, 4), (0, 104, 6), (1, 0, 5)]
+    >>> first.tolist(), count.tolist()
+    ([0, 1], [1, 2])
+    """
+    at = positions(line)
+    cuts = np.unique(np.concatenate([at, bounds]))
+    source = np.searchsorted(at, cuts[:-1], side="right") - 1
+    pieces = line[source]
+    recorded = pieces["file"] >= 0
+    pieces["offset"] += np.where(recorded, cuts[:-1] - at[source], 0)
+    pieces["length"] = np.diff(cuts)
+    places = np.searchsorted(cuts, bounds)
+    return pieces, places[:-1], np.diff(places)
+
+
+def surround(requests: Rows, pieces: Rows, before: Rows, after: Rows) -> Rows:
+    """Return the line of `requests` with one piece put before and one after each request's own.
+
+    Args:
+        requests: rows whose pieces make the line.
+        pieces: what they index.
+        before: one piece per request; empty ones are left out.
+        after: likewise.
+    """
+    count = requests["piece_count"].astype(np.int64)
+    own = pieces[spread(requests["first_piece"], count)]
+    starts = np.cumsum(count) - count
+    line = np.empty(len(own) + 2 * len(requests), PIECE)
+    shift = 2 * np.arange(len(requests), dtype=np.int64)
+    line[starts + shift] = before
+    line[starts + shift + 1 + count] = after
+    line[spread(starts + shift + 1, count)] = own
+    return line[line["length"] > 0]
+
+
+def is_payload(kind: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Return which pieces, by their `file`, are bytes that the recorded job moved."""
+    return np.asarray((kind >= 0) | (kind == HOLE))
+
+
+def is_padding(kind: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Return which pieces, by their `file`, are bytes moved besides the recorded ones."""
+    return np.asarray((kind == PADDING) | (kind == NEIGHBOUR))
+
+
+def request_index(requests: Rows) -> Ints:
+    """Return, for the pieces in the order of `packed` with empty ones kept, their request."""
+    return np.repeat(np.arange(len(requests), dtype=np.int64), requests["piece_count"])

@@ -1,0 +1,269 @@
+"""The plan: what a replay will do, as a value. Transforms make new plans from it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.files import FileSpec, describe_files
+from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, PIECE, REQUEST, Op
+from iotrace.replay.pieces import (
+    PADDING,
+    Rows,
+    is_padding,
+    is_payload,
+    request_index,
+    spread,
+)
+from iotrace.replay.relocation import Relocation
+from iotrace.traces.errors import PlanError
+
+_BY_HANDLE = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.ALLOCATE)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What one thread issued, in order."""
+
+    process: int
+    thread: int
+    rank: int = -1
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something the plan does not do as recorded, with how often and how many bytes."""
+
+    what: str
+    count: int = 0
+    size_bytes: int = 0
+
+    def __str__(self) -> str:
+        counted = f"{self.count} {self.what}" if self.count else self.what
+        return f"{counted} ({self.size_bytes} bytes)" if self.size_bytes else counted
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One entry of a plan's history: how it was built, or a transform."""
+
+    name: str
+    parameters: tuple[tuple[str, object], ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name}={value}" for name, value in self.parameters)
+        return f"{self.name}({shown})"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Totals of a plan. Bytes are payload; padding is apart."""
+
+    requests: int
+    data_requests: int
+    files: int
+    bytes_written: int
+    bytes_read: int
+    padding_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """An immutable schedule of requests.
+
+    Attributes:
+        files: what must be there before and what will be there after, per file index.
+        paths: names relative to the root, indexed by the requests' `path` and `target`.
+        streams: who issued the requests, indexed by their `stream`.
+        requests: read-only REQUEST rows in order of issue; `due_ns` and `think_ns` hold the
+            recorded times; the fence columns are left to `schedule`.
+        pieces: read-only PIECE rows; a negative `file` is one of the kinds in `pieces.py`.
+        relocation: where the recorded extents lie now.
+        history: how the plan came to be.
+    """
+
+    files: tuple[FileSpec, ...]
+    paths: tuple[str, ...]
+    streams: tuple[Stream, ...]
+    requests: Rows
+    pieces: Rows
+    relocation: Relocation
+    history: tuple[Applied, ...]
+
+    def __post_init__(self) -> None:
+        for array in (self.requests, self.pieces):
+            array.flags.writeable = False
+
+    @property
+    def handle_count(self) -> int:
+        """Number of opens."""
+        return int(self.requests["handle"].max(initial=-1)) + 1
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Everything the plan does not do as recorded."""
+        return tuple(note for applied in self.history for note in applied.notes)
+
+    def is_data(self) -> npt.NDArray[np.bool_]:
+        """Return which requests read or write."""
+        return np.isin(self.requests["op"], DATA_OPS)
+
+    def derive(
+        self,
+        applied: Applied,
+        requests: Rows,
+        pieces: Rows | None = None,
+        relocation: Relocation | None = None,
+        initial_bytes: npt.NDArray[np.int64] | None = None,
+    ) -> "Plan":
+        """Return the plan that `applied` makes of this one; what is not given stays.
+
+        Args:
+            applied: the entry for the history.
+            requests: REQUEST rows in order of issue.
+            pieces: what they index.
+            relocation: where recorded extents lie.
+            initial_bytes: per file, recorded bytes to be there before the run.
+        """
+        pieces = self.pieces if pieces is None else pieces
+        relocation = self.relocation if relocation is None else relocation
+        if initial_bytes is None:
+            initial_bytes = np.array([spec.initial_bytes for spec in self.files], np.int64)
+        return replace(
+            self,
+            files=describe_files(requests, self.paths, initial_bytes, relocation, self.files),
+            requests=requests,
+            pieces=pieces,
+            relocation=relocation,
+            history=(*self.history, applied),
+        )
+
+    def counts(self) -> Counts:
+        """Return the totals of the plan."""
+        data = self.requests[self.is_data()]
+        kinds = self.pieces[spread(data["first_piece"], data["piece_count"].astype(np.int64))]
+        writes = (data["op"] == Op.WRITE)[request_index(data)]
+        payload, padding = is_payload(kinds["file"]), is_padding(kinds["file"])
+        touched = np.unique(self.requests["file"])
+        return Counts(
+            requests=len(self.requests),
+            data_requests=len(data),
+            files=int((touched >= 0).sum()),
+            bytes_written=int(kinds["length"][payload & writes].sum()),
+            bytes_read=int(kinds["length"][payload & ~writes].sum()),
+            padding_bytes=int(kinds["length"][padding].sum()),
+        )
+
+    def explain(self) -> str:
+        """Return the plan in words, for people: totals, history, files."""
+        counts = self.counts()
+        lines = [
+            f"{counts.requests} requests in {len(self.streams)} streams, "
+            f"{counts.data_requests} of them reads and writes, on {counts.files} files",
+            f"{counts.bytes_written} bytes written, {counts.bytes_read} read, "
+            f"{counts.padding_bytes} of padding besides",
+        ]
+        for applied in self.history:
+            lines += [f"{applied}", *(f"  {note}" for note in applied.notes)]
+        for spec in self.files:
+            if spec.written or spec.read:
+                lines.append(f"{spec}")
+        return "\n".join(lines)
+
+    def validate(self) -> None:
+        """Check the laws that every plan obeys.
+
+        Raises:
+            PlanError: naming the first law that is broken.
+        """
+        for problem in self._problems():
+            raise PlanError(f"this plan cannot be replayed: {problem}; please report it")
+
+    def _problems(self) -> Iterator[str]:
+        if self.requests.dtype != REQUEST or self.pieces.dtype != PIECE:
+            yield "its arrays are not of requests and pieces"
+            return
+        yield from self._range_problems()
+        yield from self._piece_problems()
+        yield from self._handle_problems()
+        yield from self._place_problems()
+
+    def _range_problems(self) -> Iterator[str]:
+        rows = self.requests
+        limits = (
+            ("file", len(self.files), -1),
+            ("path", len(self.paths), -1),
+            ("target", len(self.paths), -1),
+            ("stream", len(self.streams), 0),
+            ("offset", MAX_OFFSET_BYTES, 0),
+            ("length", MAX_OFFSET_BYTES, 0),
+        )
+        for name, limit, least in limits:
+            if np.any((rows[name] < least) | (rows[name] >= limit)):
+                yield f"a request's {name} is out of range"
+        if np.any(~np.isin(rows["op"], list(Op))):
+            yield "a request has no known op"
+
+    def _piece_problems(self) -> Iterator[str]:
+        data = self.requests[self.is_data()]
+        first, count = data["first_piece"], data["piece_count"].astype(np.int64)
+        if np.any((first < 0) | (count < 0) | (first + count > len(self.pieces))):
+            yield "a request's pieces are out of range"
+            return
+        total = np.concatenate([[0], np.cumsum(self.pieces["length"])])
+        if np.any(total[first + count] - total[first] != data["length"]):
+            yield "a request's pieces do not add up to its length"
+        own = self.pieces[spread(first, count)]
+        writes = (data["op"] == Op.WRITE)[request_index(data)]
+        if np.any(writes & (own["file"] < PADDING)):
+            yield "a write has pieces that only a read can have"
+
+    def _handle_problems(self) -> Iterator[str]:
+        rows = self.requests
+        order = np.arange(len(rows))
+        if np.any(np.isin(rows["op"], _BY_HANDLE) & (rows["handle"] < 0)):
+            yield "a request lacks its handle"
+            return
+        by_handle = rows["handle"] >= 0
+        opens, closes = rows["op"] == Op.OPEN, rows["op"] == Op.CLOSE
+        opened = np.full(self.handle_count, len(rows))
+        opened[rows["handle"][opens]] = order[opens]
+        closed = np.full(self.handle_count, len(rows))
+        closed[rows["handle"][closes]] = order[closes]
+        if len(np.unique(rows["handle"][opens])) != opens.sum():
+            yield "a handle is opened twice"
+        used = rows["handle"][by_handle]
+        if np.any(order[by_handle] < opened[used]):
+            yield "a handle is used before it is opened"
+        if np.any(order[by_handle] > closed[used]):
+            yield "a handle is used after it is closed"
+        of_handle = np.full(self.handle_count, -1)
+        of_handle[rows["handle"][opens]] = rows["file"][opens]
+        if np.any(of_handle[used] != rows["file"][by_handle]):
+            yield "a handle is used for another file than it opened"
+
+    def _place_problems(self) -> Iterator[str]:
+        if not self.relocation.is_bijection():
+            yield "two recorded bytes have one place"
+            return
+        data = self.requests[self.is_data()]
+        own = self.pieces[spread(data["first_piece"], data["piece_count"].astype(np.int64))]
+        owner = request_index(data)
+        ends = np.cumsum(own["length"])
+        before = ends - own["length"]
+        first = np.cumsum(data["piece_count"]) - data["piece_count"]
+        if not len(own):
+            return
+        into = before - np.concatenate([before, [0]])[first.clip(max=len(before))][owner]
+        recorded = own["file"] >= 0
+        own, owner, into = own[recorded], owner[recorded], into[recorded]
+        file, offset, room = self.relocation.locate(own["file"], own["offset"])
+        misplaced = (
+            (file != data["file"][owner])
+            | (offset != data["offset"][owner] + into)
+            | (room < own["length"])
+        )
+        if np.any(misplaced):
+            yield "a recorded byte is not where the relocation map has it"

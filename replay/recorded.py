@@ -1,0 +1,178 @@
+"""The recorded requests that can be replayed, as columns, and what was left out of them."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, Op
+from iotrace.replay.plan import Note
+from iotrace.traces.errors import PlanError
+from iotrace.traces.phases import ends_ns, phases
+from iotrace.traces.schema import REQUEST_LAYERS
+from iotrace.traces.trace import Trace
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_OPS = {op.name.lower(): op for op in Op if op is not Op.EVICT}
+NULL = np.iinfo(np.int64).min
+# fallocate modes that shift data (COLLAPSE_RANGE, INSERT_RANGE): the payload has no such notion.
+_SHIFTS = 0x08 | 0x20
+_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """Columns of equal length, in order of issue. `NULL` stands for nulls.
+
+    Attributes:
+        row: row of the trace.
+        op: of `job.Op`.
+        process, thread, rank: who issued it.
+        key: one number per file of a process.
+        path, target: codes into `texts`; -1: null.
+        offset, length, moved: bytes; `moved` is what a data request transferred.
+        flags: open flags, or the op's own.
+        start_ns, end_ns: since the trace's epoch.
+        step, phase: which checkpoint, and whether it saves or loads.
+        texts: the recorded paths.
+        notes: what was left out.
+    """
+
+    row: Ints
+    op: Ints
+    process: Ints
+    thread: Ints
+    rank: Ints
+    key: Ints
+    path: Ints
+    target: Ints
+    offset: Ints
+    length: Ints
+    moved: Ints
+    flags: Ints
+    start_ns: Ints
+    end_ns: Ints
+    step: Ints
+    phase: Ints
+    texts: tuple[str, ...]
+    notes: tuple[Note, ...]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def recorded_requests(trace: Trace) -> Recorded:
+    """Return what can be replayed of a trace's requests.
+
+    Raises:
+        PlanError: there is nothing to replay, or a number no file could have.
+    """
+    op = _op_codes(trace)
+    requests = trace.row_mask(layer=REQUEST_LAYERS)
+    result = trace.ints("result", null=NULL)
+    failed = requests & (result < 0) & (result != NULL)
+    data = np.isin(op, DATA_OPS)
+    offset, length = trace.ints("offset", null=NULL), trace.ints("length", null=NULL)
+    moved = np.where(result == NULL, length, result)
+    path, target = _codes(trace, "path"), _codes(trace, "target")
+    file = trace.ints("file")
+
+    two_names = np.isin(op, (Op.RENAME, Op.LINK))
+    nameless = np.where(np.isin(op, (Op.MKDIR, Op.RMDIR, Op.UNLINK)), path < 0, False)
+    nameless |= two_names & ((path < 0) | (target < 0))
+    whole = (op == Op.SYNC) & (trace.ints("flags", null=0) >= 4)
+    nameless |= (op > 0) & ~two_names & ~whole & (path < 0) & (file < 0)
+    left_out = {
+        "requests that failed when recorded, left out": failed & (op > 0),
+        "requests without a file or a name, left out": nameless & ~failed,
+        "reads and writes at an unknown offset, left out": data
+        & ~failed
+        & ~nameless
+        & ((offset < 0) | (moved < 0)),
+        "allocations that shift data, left out": (op == Op.ALLOCATE)
+        & ~failed
+        & (trace.ints("flags", null=0) & _SHIFTS != 0),
+    }
+    keep = requests & (op > 0)
+    for mask in left_out.values():
+        keep &= ~mask
+    if not keep.any():
+        raise PlanError("the trace holds no request that can be replayed; look at `iotrace show`")
+
+    row = np.flatnonzero(keep)
+    row = row[np.lexsort((row, trace.ints("seq")[row], trace.ints("start_ns")[row]))]
+    process = trace.ints("process")
+    key = (process << 32) | np.where(file >= 0, file, 2**31 + path.clip(0))
+    recorded = Recorded(
+        row=row,
+        op=op[row],
+        process=process[row],
+        thread=trace.ints("thread")[row],
+        rank=trace.ints("rank")[row],
+        key=key[row],
+        path=path[row],
+        target=target[row],
+        offset=offset[row].clip(0),
+        length=np.maximum(length[row], np.where(data[row], moved[row], 0)).clip(0),
+        moved=np.where(data[row], moved[row], 0),
+        flags=np.where(trace.valid("flags"), trace.ints("flags"), NULL)[row],
+        start_ns=trace.ints("start_ns")[row],
+        end_ns=ends_ns(trace)[row],
+        step=trace.ints("step")[row],
+        phase=phases(trace)[row].astype(np.int64),
+        texts=tuple(trace.codes("path")[1]) + tuple(trace.codes("target")[1]),
+        notes=_notes(trace, left_out, op, requests & ~failed),
+    )
+    _check_numbers(recorded)
+    return recorded
+
+
+def _op_codes(trace: Trace) -> Ints:
+    codes, names = trace.codes("op")
+    known = np.array([*(_OPS.get(name, 0) for name in names), 0], np.int64)
+    return np.where(trace.row_mask(layer=REQUEST_LAYERS), known[codes], 0)
+
+
+def _codes(trace: Trace, column: str) -> Ints:
+    """Return codes into the texts of `path` followed by those of `target`."""
+    codes = trace.codes(column)[0].astype(np.int64)
+    shift = len(trace.codes("path")[1]) if column == "target" else 0
+    return np.where(codes < 0, -1, codes + shift)
+
+
+def _notes(trace: Trace, left_out: dict[str, Mask], op: Ints, succeeded: Mask) -> tuple[Note, ...]:
+    counted = [Note(what, int(mask.sum())) for what, mask in left_out.items() if mask.any()]
+    maps = succeeded & trace.row_mask(op="map")
+    if maps.any():
+        mapped_bytes = int(trace.ints("length", null=0)[maps].clip(0).sum())
+        counted.append(Note("file mappings not replayed", int(maps.sum()), mapped_bytes))
+    others = succeeded & (op == 0) & ~maps & ~trace.row_mask(op="evict")
+    names = Counter(name for name in trace.where(others).strings("op") if name)
+    counted += [Note(f"{name} requests not replayed", n) for name, n in sorted(names.items())]
+    return tuple(counted)
+
+
+def _check_numbers(recorded: Recorded) -> None:
+    for name in ("offset", "length"):
+        values = getattr(recorded, name)
+        bad = np.flatnonzero(values > MAX_OFFSET_BYTES // 2)
+        if len(bad):
+            raise PlanError(
+                f"row {recorded.row[bad[0]]} has {name} {values[bad[0]]}, more than a file can "
+                "hold; run `iotrace check` on the trace"
+            )
+    data = np.isin(recorded.op, DATA_OPS)
+    if recorded.length[data].astype(np.float64).sum() > MAX_OFFSET_BYTES:
+        raise PlanError("the reads and writes move more than 2 EiB; run `iotrace check`")
+
+
+def is_directory_open(recorded: Recorded) -> Mask:
+    """Return which opens are of directories, and not of unnamed files in them."""
+    flags = np.where(recorded.flags == NULL, 0, recorded.flags)
+    return np.asarray(
+        (recorded.op == Op.OPEN) & (flags & os.O_DIRECTORY != 0) & (flags & _TMPFILE == 0)
+    )

@@ -1,0 +1,191 @@
+"""Where the recorded bytes lie now: the map from recorded extents to places."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.pieces import spread
+
+Ints = npt.NDArray[np.int64]
+
+ENTRY = np.dtype(
+    [
+        ("file", "<i4"),
+        ("to_file", "<i4"),
+        ("offset", "<i8"),
+        ("length", "<i8"),
+        ("to_offset", "<i8"),
+    ]
+)
+# More room than any extent needs: a file without entries lies where it was recorded.
+UNBOUNDED = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Parts of extents, each in one piece at its new place.
+
+    Attributes:
+        extent: index of the extent each part belongs to, ascending.
+        offset: recorded offset.
+        length: in bytes.
+        to_file: where it lies; -1: nowhere.
+        to_offset: likewise.
+    """
+
+    extent: Ints
+    offset: Ints
+    length: Ints
+    to_file: Ints
+    to_offset: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Relocation:
+    """An injective map from (recorded file, offset) to (file, offset), in whole extents.
+
+    A file without entries lies where it was recorded; a file with entries lies in these alone.
+
+    >>> moved = Relocation.of(file=[0, 0], offset=[0, 100], length=[100, 50],
+    ...                       to_file=[0, 0], to_offset=[0, 4096])
+    >>> parts = moved.split(np.array([0]), np.array([90]), np.array([20]))
+    >>> list(zip(parts.offset.tolist(), parts.length.tolist(), parts.to_offset.tolist()))
+    [(90, 10, 90), (100, 10, 4096)]
+    """
+
+    entries: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, ENTRY))
+
+    @classmethod
+    def of(
+        cls,
+        file: npt.ArrayLike,
+        offset: npt.ArrayLike,
+        length: npt.ArrayLike,
+        to_file: npt.ArrayLike,
+        to_offset: npt.ArrayLike,
+    ) -> "Relocation":
+        """Return the map with these entries, in any order."""
+        entries = np.zeros(len(np.asarray(file)), ENTRY)
+        entries["file"], entries["offset"], entries["length"] = file, offset, length
+        entries["to_file"], entries["to_offset"] = to_file, to_offset
+        entries = entries[entries["length"] > 0]
+        return cls(entries[np.lexsort((entries["offset"], entries["file"]))])
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every byte lies where it was recorded."""
+        rows = self.entries
+        return bool(
+            np.all((rows["file"] == rows["to_file"]) & (rows["offset"] == rows["to_offset"]))
+        )
+
+    def files(self) -> Ints:
+        """Return the recorded files that have entries."""
+        return np.unique(self.entries["file"]).astype(np.int64)
+
+    def locate(self, file: npt.NDArray[np.integer], offset: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return file and offset of the place of each recorded byte, and the bytes that follow it.
+
+        Returns:
+            `to_file` (-1 where the byte has no place), `to_offset`, and how many bytes from
+            there on lie as recorded.
+        """
+        to_file, to_offset = file.astype(np.int64), offset.copy()
+        room = np.full(len(offset), UNBOUNDED)
+        known = np.isin(file, self.files())
+        if not known.any():
+            return to_file, to_offset, room
+        place = self._place(file[known], offset[known])
+        rows = self.entries[place.clip(0)]
+        into = offset[known] - rows["offset"]
+        inside = (place >= 0) & (rows["file"] == file[known]) & (into < rows["length"])
+        to_file[known] = np.where(inside, rows["to_file"], -1)
+        to_offset[known] = np.where(inside, rows["to_offset"] + into, -1)
+        room[known] = np.where(inside, rows["length"] - into, 0)
+        return to_file, to_offset, room
+
+    def split(self, file: npt.NDArray[np.integer], offset: Ints, length: Ints) -> Segments:
+        """Return the parts of recorded extents; parts without a place are left out."""
+        extents = np.arange(len(file), dtype=np.int64)
+        known = np.isin(file, self.files())
+        plain = extents[~known]
+        moved = self._split_moved(extents[known], file[known], offset[known], length[known])
+        parts = Segments(
+            *(
+                np.concatenate(pair)
+                for pair in zip(
+                    (
+                        plain,
+                        offset[plain],
+                        length[plain],
+                        file[plain].astype(np.int64),
+                        offset[plain],
+                    ),
+                    moved,
+                    strict=True,
+                )
+            )
+        )
+        order = np.lexsort((parts.offset, parts.extent))
+        return Segments(*(column[order] for column in vars(parts).values()))
+
+    def _split_moved(
+        self, extents: Ints, file: npt.NDArray[np.integer], offset: Ints, length: Ints
+    ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        first = self._place(file, offset).clip(0)
+        count = self._place(file, offset + length - 1) - first + 1
+        owner = np.repeat(np.arange(len(file)), count.clip(0))
+        rows = self.entries[spread(first, count.clip(0))]
+        start = np.maximum(rows["offset"], offset[owner])
+        end = np.minimum(rows["offset"] + rows["length"], (offset + length)[owner])
+        keep = (rows["file"] == file[owner]) & (end > start)
+        rows, owner, start, end = rows[keep], owner[keep], start[keep], end[keep]
+        to_offset = rows["to_offset"] + start - rows["offset"]
+        return extents[owner], start, end - start, rows["to_file"].astype(np.int64), to_offset
+
+    def compose(self, later: "Relocation") -> "Relocation":
+        """Return the map that moves by this one and then by `later`."""
+        mine = self.entries
+        parts = later.split(mine["to_file"], mine["to_offset"], mine["length"])
+        origin = mine[parts.extent]
+        from_offset = origin["offset"] + parts.offset - origin["to_offset"]
+        fresh = later.entries[~np.isin(later.entries["file"], self.files())]
+        return Relocation.of(
+            file=np.concatenate([origin["file"], fresh["file"]]),
+            offset=np.concatenate([from_offset, fresh["offset"]]),
+            length=np.concatenate([parts.length, fresh["length"]]),
+            to_file=np.concatenate([parts.to_file, fresh["to_file"]]),
+            to_offset=np.concatenate([parts.to_offset, fresh["to_offset"]]),
+        )
+
+    def is_bijection(self) -> bool:
+        """Return whether no byte has two places and no place two bytes."""
+        rows = self.entries
+        return _are_disjoint(rows["file"], rows["offset"], rows["length"]) and _are_disjoint(
+            rows["to_file"], rows["to_offset"], rows["length"]
+        )
+
+    def size_bytes(self, file: int, recorded_bytes: int) -> int:
+        """Return where the first `recorded_bytes` of a recorded file end, in its own file."""
+        parts = self.split(np.array([file]), np.array([0]), np.array([recorded_bytes]))
+        own = parts.to_file == file
+        return int((parts.to_offset + parts.length)[own].max(initial=0))
+
+    def _place(self, file: npt.NDArray[np.integer], offset: Ints) -> Ints:
+        """Return the index of the last entry at or before each byte, or -1."""
+        rows = self.entries
+        keys = np.concatenate([rows["file"], file])
+        offsets = np.concatenate([rows["offset"], offset])
+        asked = np.arange(len(keys)) >= len(rows)
+        order = np.lexsort((asked, offsets, keys))
+        seen = np.cumsum(~asked[order]) - 1
+        place = np.empty(len(keys), np.int64)
+        place[order] = seen
+        return place[len(rows) :]
+
+
+def _are_disjoint(file: npt.NDArray[np.int32], offset: Ints, length: Ints) -> bool:
+    order = np.lexsort((offset, file))
+    file, start, end = file[order], offset[order], (offset + length)[order]
+    return not np.any((file[1:] == file[:-1]) & (start[1:] < end[:-1]))

@@ -1,0 +1,136 @@
+"""From a trace's tensors to a plan: what the engine meant, one request per extent."""
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.content import find_content
+from iotrace.replay.files import describe_files
+from iotrace.replay.job import MAX_OFFSET_BYTES, REQUEST, Op
+from iotrace.replay.paths import rebase
+from iotrace.replay.pieces import Ints
+from iotrace.replay.plan import Applied, Note, Plan, Stream
+from iotrace.replay.relocation import Relocation
+from iotrace.traces.errors import PlanError
+from iotrace.traces.phases import Phase
+from iotrace.traces.trace import Trace
+
+_GROUP = ("process", "thread", "step", "phase", "path")
+
+
+def plan_from_tensors(trace: Trace) -> Plan:
+    """Return the plan that moves each tensor's extent with one request.
+
+    Tensors that share a storage are moved once. Each thread opens a file once per save or load.
+
+    Raises:
+        PlanError: the trace holds no tensors, or an extent no file could have.
+    """
+    extents, names = _extents(trace)
+    extents, shared = _distinct(extents)
+    codes, paths = _number_paths(extents["path"], names)
+    extents["path"] = codes
+    requests, streams = _requests(trace, extents)
+    content = find_content(requests, requests["length"].copy(), len(paths))
+    notes = (Note("tensors in another's storage, moved with it", shared),) if shared else ()
+    relocation = Relocation()
+    return Plan(
+        files=describe_files(content.requests, paths, content.initial_bytes, relocation),
+        paths=paths,
+        streams=streams,
+        requests=content.requests,
+        pieces=content.pieces,
+        relocation=relocation,
+        history=(Applied("recorded", (("layer", "tensor"),), (*notes, *content.notes)),),
+    )
+
+
+def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str]]:
+    """Return the columns of the tensor rows that have an extent, and the texts of `path`."""
+    codes, names = trace.codes("path")
+    saves = trace.row_mask(layer="tensor", op="save")
+    chosen = saves | trace.row_mask(layer="tensor", op="load")
+    offset, length = trace.ints("offset"), trace.ints("length")
+    chosen &= (codes >= 0) & (offset >= 0) & (length > 0)
+    row = np.flatnonzero(chosen)
+    if not len(row):
+        raise PlanError(
+            "the trace holds no tensors with a place in a file; replay it with --layer request"
+        )
+    columns = {name: trace.ints(name)[row] for name in ("process", "thread", "step", "start_ns")}
+    columns |= {"row": row, "path": codes[row].astype(np.int64)}
+    columns |= {"offset": offset[row], "length": length[row]}
+    columns["phase"] = np.where(saves[row], int(Phase.SAVE), int(Phase.LOAD))
+    for name in ("offset", "length"):
+        if columns[name].max() > MAX_OFFSET_BYTES // 2:
+            raise PlanError(f"a tensor has {name} {columns[name].max()}; run `iotrace check`")
+    return columns, names
+
+
+def _distinct(extents: dict[str, Ints]) -> tuple[dict[str, Ints], int]:
+    """Drop the repeated extents of one save or load; return how many."""
+    keys = np.stack([extents[name] for name in (*_GROUP, "offset", "length")])
+    _, first = np.unique(keys, axis=1, return_index=True)
+    first.sort()
+    dropped = len(extents["row"]) - len(first)
+    return {name: column[first] for name, column in extents.items()}, dropped
+
+
+def _number_paths(codes: Ints, names: list[str]) -> tuple[Ints, tuple[str, ...]]:
+    used, place = np.unique(codes, return_inverse=True)
+    relative = [rebase(names[code]) for code in used.tolist()]
+    index = {name: i for i, name in enumerate(dict.fromkeys(relative))}
+    return np.array([index[name] for name in relative], np.int64)[place], tuple(index)
+
+
+def _requests(
+    trace: Trace, extents: dict[str, Ints]
+) -> tuple[npt.NDArray[np.void], tuple[Stream, ...]]:
+    keys = np.stack([extents[name] for name in _GROUP])
+    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    group = group.ravel()
+    begin_ns = np.full(len(first), np.iinfo(np.int64).max)
+    np.minimum.at(begin_ns, group, extents["start_ns"])
+    order = np.argsort(begin_ns, kind="stable")  # groups in order of time
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+
+    count, rows = len(first), len(group)
+    requests = np.zeros(rows + 2 * count, REQUEST)
+    source = np.concatenate([np.arange(rows), first, first])
+    in_group = np.concatenate([place[group], place, place])
+    rank = np.repeat([1, 0, 2], [rows, count, count])
+    op = np.where(extents["phase"] == Phase.SAVE, int(Op.WRITE), int(Op.READ))
+    requests["op"] = np.concatenate([op, np.full(count, Op.OPEN), np.full(count, Op.CLOSE)])
+    requests["source_row"] = np.where(rank == 1, extents["row"][source], -1)
+    for name in ("offset", "length"):
+        requests[name] = np.where(rank == 1, extents[name][source], 0)
+    requests["file"] = extents["path"][source]
+    requests["path"] = np.where(rank == 0, extents["path"][source], -1)
+    requests["target"] = -1
+    requests["handle"] = in_group
+    requests["step"], requests["phase"] = extents["step"][source], extents["phase"][source]
+    threads = np.stack([extents["process"], extents["thread"]])
+    unique, stream = np.unique(threads, axis=1, return_inverse=True)
+    requests["stream"] = stream.ravel()[source]
+    requests = requests[np.lexsort((extents["offset"][source], rank, in_group))]
+    _set_flags(requests)
+    ranks = dict(zip(trace.ints("process").tolist(), trace.ints("rank").tolist(), strict=True))
+    return requests, tuple(
+        Stream(process, thread, ranks[process]) for process, thread in unique.T.tolist()
+    )
+
+
+def _set_flags(requests: npt.NDArray[np.void]) -> None:
+    """Let the first thread that saves a file in a step empty it, and the others add to it."""
+    opens = np.flatnonzero(requests["op"] == Op.OPEN)
+    rows = requests[opens]
+    saves = rows["phase"] == Phase.SAVE
+    keys = np.stack([rows["file"], rows["step"], rows["phase"]])
+    _, first = np.unique(keys, axis=1, return_index=True)
+    empties = np.zeros(len(rows), np.bool_)
+    empties[first] = True
+    flags = np.where(saves, os.O_WRONLY | os.O_CREAT, os.O_RDONLY)
+    requests["flags"][opens] = flags | np.where(saves & empties, os.O_TRUNC, 0)
+    requests["mode"][opens] = np.where(saves, 0o644, 0)
