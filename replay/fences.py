@@ -1,0 +1,175 @@
+"""What must wait for what: the order that a replay keeps besides each stream's own.
+
+Requests on one file keep their order where it shows: everything that names, sizes or syncs a
+file against all else on it, and reads and writes of the same bytes where one of them writes.
+Files that take turns at one name (`model.tmp`, renamed over the last `model`) are ordered as one.
+"""
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.files import resets_of
+from iotrace.replay.intervals import running_max
+from iotrace.replay.job import DATA_OPS, Fence, Op, SyncKind
+from iotrace.replay.pieces import Ints, Rows
+
+Mask = npt.NDArray[np.bool_]
+
+_ON_DIRECTORIES = (Op.MKDIR, Op.RMDIR)
+_NAMING = (Op.OPEN, Op.RENAME, Op.UNLINK, Op.LINK)
+
+
+def find_fences(requests: Rows, file_count: int, queue_depth: int = 1) -> tuple[Ints, Ints]:
+    """Return the domain and the `Fence` of each request.
+
+    Args:
+        requests: REQUEST rows in order of issue.
+        file_count: number of files.
+        queue_depth: requests in flight per stream; with one, a stream's own order is enough for
+            opens that neither make nor empty a file.
+
+    Returns:
+        Domains (what the job calls `file`; -1: none) and fences.
+    """
+    domain = find_domains(requests, file_count)
+    fence = np.full(len(requests), int(Fence.FILE))
+    fence[np.isin(requests["op"], DATA_OPS)] = Fence.NONE
+    fence[_is_private_close(requests)] = Fence.NONE
+    if queue_depth == 1:
+        fence[_is_plain_open(requests, domain) & _is_private(requests)] = Fence.NONE
+    fence[is_append(requests)] = Fence.FILE
+    fence[_is_global(requests)] = Fence.ALL
+    fence[_conflicts(requests, domain, fence)] = Fence.FILE
+    return domain, fence
+
+
+def find_domains(requests: Rows, file_count: int) -> Ints:
+    """Return, per request, which set of files it is ordered with.
+
+    A file that is only read needs no order beyond each open's own: there, opens are the domains.
+    """
+    component = _components(requests, file_count)
+    domain = np.where(requests["file"] < 0, -1, component[requests["file"].clip(0)])
+    plain = np.isin(requests["op"], (Op.READ, Op.CLOSE)) | (
+        (requests["op"] == Op.OPEN) & (requests["flags"] | os.O_DIRECT == os.O_DIRECT)
+    )
+    changed = np.zeros(file_count + 1, np.bool_)
+    changed[domain[~plain & (domain >= 0)]] = True
+    only_read = (domain >= 0) & ~changed[domain]
+    domain[only_read] = file_count + requests["handle"][only_read]
+    _, dense = np.unique(domain, return_inverse=True)
+    return dense.ravel() - int(np.any(domain < 0))
+
+
+def _components(requests: Rows, file_count: int) -> Ints:
+    """Return the lowest file that each file shares names with, over any number of names."""
+    naming = requests[np.isin(requests["op"], _NAMING) & (requests["file"] >= 0)]
+    pairs = np.concatenate(
+        [
+            np.stack([naming["file"], naming["path"]]),
+            np.stack([naming["file"], naming["target"]])[:, naming["target"] >= 0],
+        ],
+        axis=1,
+    ).astype(np.int64)
+    label = np.arange(file_count, dtype=np.int64)
+    if not pairs.size:
+        return label
+    file, path = np.unique(pairs, axis=1)
+    while True:
+        lowest = np.full(int(path.max()) + 1, file_count)
+        np.minimum.at(lowest, path, label[file])
+        better = label.copy()
+        np.minimum.at(better, file, lowest[path])
+        better = better[better]
+        if np.array_equal(better, label):
+            return label
+        label = better
+
+
+def _is_private(requests: Rows) -> Mask:
+    """Return which requests use a handle that only one stream uses."""
+    handle = requests["handle"].clip(0)
+    count = int(requests["handle"].max(initial=-1)) + 1
+    used = requests["handle"] >= 0
+    least, most = np.full(max(count, 1), np.iinfo(np.int32).max), np.full(max(count, 1), -1)
+    np.minimum.at(least, handle[used], requests["stream"][used])
+    np.maximum.at(most, handle[used], requests["stream"][used])
+    return np.asarray(used & (least == most)[handle])
+
+
+def _is_private_close(requests: Rows) -> Mask:
+    # The loop lets a close wait for what is in flight on its handle.
+    return np.asarray((requests["op"] == Op.CLOSE) & _is_private(requests))
+
+
+def _is_plain_open(requests: Rows, domain: Ints) -> Mask:
+    """Return which opens find their file there and leave it as it is."""
+    first = np.zeros(len(requests), np.bool_)
+    first[np.unique(domain, return_index=True)[1]] = True
+    opens = requests["op"] == Op.OPEN
+    creates = (requests["flags"] & os.O_CREAT != 0) & (first | _renews_name(requests))
+    return np.asarray(opens & ~resets_of(requests) & ~creates)
+
+
+def _renews_name(requests: Rows) -> Mask:
+    """Return which opens are the first of their file: with O_CREAT they may make it."""
+    renews = np.zeros(len(requests), np.bool_)
+    opens = np.flatnonzero((requests["op"] == Op.OPEN) & (requests["file"] >= 0))
+    renews[opens[np.unique(requests["file"][opens], return_index=True)[1]]] = True
+    return renews
+
+
+def is_append(requests: Rows) -> Mask:
+    """Return which writes go to the end of their file, wherever that is."""
+    appends = np.zeros(max(int(requests["handle"].max(initial=-1)) + 1, 1), np.bool_)
+    opens = requests["op"] == Op.OPEN
+    appends[requests["handle"][opens]] = requests["flags"][opens] & os.O_APPEND != 0
+    return np.asarray((requests["op"] == Op.WRITE) & appends[requests["handle"].clip(0)])
+
+
+def _is_global(requests: Rows) -> Mask:
+    directory_renames = (requests["op"] == Op.RENAME) & (requests["file"] < 0)
+    whole_syncs = (requests["op"] == Op.SYNC) & (requests["flags"] >= SyncKind.FILE_SYSTEM)
+    return np.asarray(np.isin(requests["op"], _ON_DIRECTORIES) | directory_renames | whole_syncs)
+
+
+def _conflicts(requests: Rows, domain: Ints, fence: Ints) -> Mask:
+    """Return which reads and writes meet an earlier one on the same bytes, one of them writing.
+
+    Between two fences on its domain, each set of overlapping requests with a write among them
+    runs in order: all but its first are fences too.
+    """
+    conflicts = np.zeros(len(requests), np.bool_)
+    data = np.isin(requests["op"], DATA_OPS) & (requests["length"] > 0) & (fence == Fence.NONE)
+    rows = np.flatnonzero(data)
+    if not len(rows):
+        return conflicts
+    epoch = fence_epochs(domain, fence)
+    start = requests["offset"]
+    order = rows[np.lexsort((rows, start[rows], epoch[rows], domain[rows], requests["file"][rows]))]
+    end = start + requests["length"]
+    writes = requests["op"] == Op.WRITE
+    key = np.stack([requests["file"], domain, epoch])[:, order]
+    fresh = np.concatenate([[True], np.any(key[:, 1:] != key[:, :-1], axis=0)])
+    reach = running_max(end[order], fresh)
+    apart = np.concatenate([[True], start[order][1:] >= reach[:-1]]) | fresh
+    cluster = np.cumsum(apart) - 1
+    size = np.bincount(cluster)
+    written = np.bincount(cluster, weights=writes[order]) > 0
+    first = np.full(len(size), len(requests))
+    np.minimum.at(first, cluster, order)
+    conflicts[order] = (size > 1)[cluster] & written[cluster] & (order != first[cluster])
+    return conflicts
+
+
+def fence_epochs(domain: Ints, fence: Ints) -> Ints:
+    """Return how many fences lie before each request, on its domain or on all of them."""
+    fences = (fence != Fence.NONE).astype(np.int64)
+    everything = np.cumsum(fence == Fence.ALL)
+    order = np.argsort(domain, kind="stable")
+    running = np.cumsum(fences[order])
+    epoch = np.empty(len(domain), np.int64)
+    epoch[order] = running
+    return np.asarray(epoch + everything)

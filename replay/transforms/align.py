@@ -1,0 +1,263 @@
+"""Move extents to block boundaries."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotrace.replay.intervals import clusters, running_max, subtract, union
+from iotrace.replay.job import Op
+from iotrace.replay.pieces import (
+    PADDING,
+    PAST_END,
+    Ints,
+    Rows,
+    make_pieces,
+    packed,
+    pieces_in_place,
+    surround,
+)
+from iotrace.replay.plan import Applied, Plan
+from iotrace.replay.relocation import Relocation
+from iotrace.replay.transforms.reshape import merge, recut
+from iotrace.traces.errors import PlanError
+
+
+@dataclass(frozen=True)
+class Align:
+    """Begin every written extent at a multiple of `block_bytes`, and pad it to one.
+
+    The files get the layout that an engine with aligned buffers would have given them; a file
+    that is only read is laid out as if its reads had been writes. Requests that overlap move
+    together. Reads follow; a read of several extents reads the padding between them too.
+
+    Attributes:
+        block_bytes: what places become multiples of.
+
+    >>> from iotrace.replay.sketch import listing, sketch
+    >>> plan = sketch('''
+    ... open a w+create
+    ... write a 0 100
+    ... write a 100 50
+    ... close a
+    ... open a r
+    ... read a 0 150
+    ... close a''')
+    >>> print(listing(Align(block_bytes=4096)(plan)))
+    open a w+create
+    write a 0 4096  [0+100, padding 3996]
+    write a 4096 4096  [100+50, padding 4046]
+    close a
+    open a r
+    read a 0 4146  [0+100, padding 3996, 100+50]
+    close a
+    """
+
+    block_bytes: int = 4096
+
+    def __post_init__(self) -> None:
+        if self.block_bytes < 1:
+            raise PlanError("--align-size must be at least 1 byte")
+
+    def __call__(self, plan: Plan) -> Plan:
+        """Return the plan with its extents moved."""
+        layout = _Layout.of(plan, self.block_bytes)
+        requests = plan.requests.copy()
+        has_bytes = plan.is_data() & (requests["length"] > 0)
+        writes = np.flatnonzero(has_bytes & (requests["op"] == Op.WRITE))
+        reads = np.flatnonzero(has_bytes & (requests["op"] == Op.READ))
+        others = np.flatnonzero(~has_bytes)
+        _move_sizes(requests, others, layout)
+        written, write_pieces = _move_writes(plan, writes, layout)
+        read, read_pieces, parent = _move_reads(plan, reads, layout)
+        read["first_piece"] += len(write_pieces)
+        return plan.derive(
+            Applied("align", (("block_bytes", self.block_bytes),)),
+            merge((requests[others], others, 0), (written, writes, 0), (read, parent, 0)),
+            np.concatenate([write_pieces, read_pieces]),
+            plan.relocation.compose(layout.step),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Where the extents of the files go: columns of equal length, by file and old offset.
+
+    Attributes:
+        file: whose extent it is.
+        start: old offset.
+        end: old end.
+        to: new offset, a multiple of `block_bytes`.
+        block_bytes: likewise what the room of each extent is a multiple of.
+        places: the map from old to new places.
+        step: the same of the files in which something moves.
+    """
+
+    file: Ints
+    start: Ints
+    end: Ints
+    to: Ints
+    block_bytes: int
+    places: Relocation
+    step: Relocation
+
+    @classmethod
+    def of(cls, plan: Plan, block_bytes: int) -> "_Layout":
+        file, start, end = _extents(plan)
+        room = -(-(end - start) // block_bytes) * block_bytes
+        before = np.cumsum(room) - room
+        fresh = np.concatenate([[True], file[1:] != file[:-1]])[: len(file)]
+        least = -(-start // block_bytes) * block_bytes
+        # Each extent begins at its own block or, if that is taken, where the one before ends.
+        to = before + running_max(least - before, fresh)
+        places = Relocation.of(file, start, end - start, file, to)
+        step = Relocation(places.entries[np.isin(file, file[to != start])])
+        return cls(file, start, end, to, block_bytes, places, step)
+
+    def edge(self, file: Ints, value: Ints) -> Ints:
+        """Return the new place of positions that are no byte's own, such as a file's size."""
+        keys, key = self.start, value - 1  # the extent that lies before the position
+        order = np.lexsort((np.repeat([0, 1], [len(keys), len(key)]), np.append(keys, key),
+                            np.append(self.file, file)))  # fmt: skip
+        place = np.empty(len(order), np.int64)
+        place[order] = np.cumsum(order < len(keys)) - 1
+        place = place[len(keys) :]
+        known = (place >= 0) & (np.append(self.file, -1)[place] == file)
+        start, end, to = (np.append(c, 0)[np.where(known, place, -1)] for c in
+                          (self.start, self.end, self.to))  # fmt: skip
+        moved = -(-(to + value - start) // self.block_bytes) * self.block_bytes
+        following = np.append(self.file[1:], -1)
+        limit = np.append(np.append(self.to[1:], 0), 0)[np.where(known, place, -1)]
+        bounded = known & (value > end) & (np.append(following, -1)[place] == file)
+        return np.asarray(np.where(bounded, np.minimum(moved, limit), moved))
+
+
+def _extents(plan: Plan) -> tuple[Ints, Ints, Ints]:
+    """Return the extents that move as one: file, start and end."""
+    rows = plan.requests
+    writes = rows[(rows["op"] == Op.WRITE) & (rows["length"] > 0)]
+    written = clusters(
+        writes["file"].astype(np.int64), writes["offset"], writes["offset"] + writes["length"]
+    )
+    read = clusters(*_wanted(plan))
+    only_read = ~np.isin(read[0], written[0])
+    extra = _unwritten_reads(written, tuple(column[~only_read] for column in read))
+    parts = [
+        np.concatenate([w, r[only_read], e]) for w, r, e in zip(written, read, extra, strict=True)
+    ]
+    order = np.lexsort((parts[1], parts[0]))
+    return parts[0][order], parts[1][order], parts[2][order]
+
+
+def _wanted(plan: Plan) -> tuple[Ints, Ints, Ints]:
+    """Return file, start and end of the payload of each read."""
+    rows = plan.requests
+    reads = rows[rows["op"] == Op.READ]
+    line, owner, place = pieces_in_place(reads, plan.pieces)
+    payload = line["file"] >= 0
+    start = np.full(len(reads), np.iinfo(np.int64).max)
+    end = np.zeros(len(reads), np.int64)
+    np.minimum.at(start, owner[payload], place[payload])
+    np.maximum.at(end, owner[payload], (place + line["length"])[payload])
+    some = end > 0
+    return reads["file"][some].astype(np.int64), start[some], end[some]
+
+
+def _unwritten_reads(
+    written: tuple[Ints, Ints, Ints], read: tuple[Ints, ...]
+) -> tuple[Ints, Ints, Ints]:
+    """Return what is read and not written, of files that are written elsewhere."""
+    file, start, end = read
+    known = Relocation.of(written[0], written[1], written[2] - written[1], written[0], written[1])
+    parts = known.split(file, start, end - start)
+    covered = np.bincount(parts.extent, weights=parts.length, minlength=len(file))
+    found: list[tuple[int, int, int]] = []
+    for lacking in np.unique(file[covered < end - start]).tolist():
+        mine, theirs = file == lacking, written[0] == lacking
+        gaps = subtract(
+            union(start[mine], end[mine]), union(written[1][theirs], written[2][theirs])
+        )
+        found += [
+            (lacking, low, high) for low, high in zip(*(g.tolist() for g in gaps), strict=True)
+        ]
+    columns = np.array(found, np.int64).reshape(-1, 3)
+    return columns[:, 0], columns[:, 1], columns[:, 2]
+
+
+def _move_sizes(requests: Rows, others: Ints, layout: _Layout) -> None:
+    """Move what the requests without bytes say of places."""
+    rows = requests[others]
+    file = rows["file"].astype(np.int64)
+    ends = layout.edge(file, rows["offset"] + rows["length"])
+    starts = layout.edge(file, rows["offset"].copy())
+    sizes = layout.edge(file, rows["length"].copy())
+    ranged = np.isin(rows["op"], (Op.ALLOCATE, Op.SYNC)) & (rows["length"] > 0)
+    empty = np.isin(rows["op"], (Op.READ, Op.WRITE))
+    rows["length"] = np.where(ranged, ends - starts, rows["length"])
+    rows["length"] = np.where(rows["op"] == Op.TRUNCATE, sizes, rows["length"])
+    rows["offset"] = np.where(ranged | empty, starts, rows["offset"])
+    requests[others] = rows
+
+
+def _move_writes(plan: Plan, writes: Ints, layout: _Layout) -> tuple[Rows, Rows]:
+    """Return the writes moved, those that end an extent padded, and their pieces."""
+    rows = plan.requests[writes]
+    file, ends = rows["file"].astype(np.int64), rows["offset"] + rows["length"]
+    _, offset, room = layout.places.locate(file, rows["offset"])
+    is_last = room == rows["length"]
+    padding = np.where(is_last, layout.edge(file, ends) - offset - rows["length"], 0)
+    nothing = make_pieces(PADDING, 0, np.zeros(len(rows), np.int64))
+    line = surround(rows, plan.pieces, nothing, make_pieces(PADDING, 0, padding))
+    bounds = np.concatenate([[0], np.cumsum(rows["length"] + padding)])
+    return recut(rows, line, bounds, np.arange(len(rows)), offset)
+
+
+def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Rows, Rows, Ints]:
+    """Return the reads cut and joined as the layout has it, their pieces, and their parents."""
+    rows = plan.requests[reads]
+    line, owner, place = pieces_in_place(rows, plan.pieces)
+    payload = line["file"] >= 0
+    lost = np.flatnonzero(np.bincount(owner[payload], minlength=len(rows)) == 0)
+    parts = layout.places.split(
+        rows["file"][owner[payload]].astype(np.int64), place[payload], line["length"][payload]
+    )
+    own = owner[payload][parts.extent]
+    source = line[payload][parts.extent]
+    shift = parts.offset - place[payload][parts.extent]
+    gap = parts.to_offset[1:] - (parts.to_offset + parts.length)[:-1]
+    apart = (own[1:] != own[:-1]) | (gap < 0) | (gap >= layout.block_bytes)
+    begins = np.concatenate([[True], apart])[: len(own)]
+    rest = np.zeros(len(rows), np.int64)
+    past = line["file"] == PAST_END
+    np.add.at(rest, owner[past], line["length"][past])
+    ends_owner = np.concatenate([own[1:] != own[:-1], [True]])[: len(own)]
+    slots = np.stack(
+        [
+            make_pieces(PADDING, 0, np.where(begins, 0, np.concatenate([[0], gap])[: len(own)])),
+            make_pieces(source["file"], source["offset"] + shift, parts.length),
+            make_pieces(PAST_END, 0, np.where(ends_owner, rest[own], 0)),
+        ],
+        axis=1,
+    )
+    first = np.flatnonzero(begins)
+    lengths = slots["length"].sum(axis=1)
+    total = np.add.reduceat(lengths, first) if len(first) else lengths
+    kept = slots.reshape(-1)
+    bounds = np.concatenate([[0], np.cumsum(total)])
+    cut_rows, pieces = recut(
+        rows, kept[kept["length"] > 0], bounds, own[first], parts.to_offset[first]
+    )
+    cut_rows["think_ns"][
+        np.concatenate([[False], own[first][1:] == own[first][:-1]])[: len(first)]
+    ] = 0
+    still, still_pieces = _keep(plan, rows[lost], layout)
+    still["first_piece"] += len(pieces)
+    parent = np.concatenate([reads[own[first]], reads[lost]])
+    return np.concatenate([cut_rows, still]), np.concatenate([pieces, still_pieces]), parent
+
+
+def _keep(plan: Plan, rows: Rows, layout: _Layout) -> tuple[Rows, Rows]:
+    """Return reads that bring no payload, such as those at the end of a file, moved whole."""
+    line = packed(rows, plan.pieces)
+    bounds = np.concatenate([[0], np.cumsum(rows["length"])])
+    offset = layout.edge(rows["file"].astype(np.int64), rows["offset"].copy())
+    return recut(rows, line, bounds, np.arange(len(rows)), offset)

@@ -1,0 +1,156 @@
+"""Join small requests into large ones."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotrace.replay.fences import fence_epochs, find_fences, is_append
+from iotrace.replay.job import DATA_OPS, Fence, Op
+from iotrace.replay.pieces import Ints, Rows, packed
+from iotrace.replay.plan import Applied, Plan
+from iotrace.replay.transforms.reshape import merge, recut
+from iotrace.traces.errors import PlanError
+
+GATHERS = ("copy", "vectored")
+
+
+@dataclass(frozen=True)
+class Coalesce:
+    """Join adjacent requests of one stream, up to `size_bytes`.
+
+    Joined are requests of one op through one handle in one phase and step, each beginning where
+    the one before ended, with no sync, close, rename, truncation or conflicting request on the
+    file between them. The joined requests are cut at multiples of `size_bytes` in the file, so
+    that their inner edges are aligned; where that would give no fewer requests than there were,
+    they stay as they are, and a request's own inside is never cut up. A joined write takes the
+    place of its last part, a joined read that of its first.
+
+    Attributes:
+        size_bytes: the most a joined request has.
+        gather: `copy` the parts into one buffer, or hand them over as they are, `vectored`.
+
+    >>> from iotrace.replay.sketch import listing, sketch
+    >>> plan = sketch('''
+    ... open a w+create
+    ... write a 0 3
+    ... write a 3 3
+    ... write a 6 4
+    ... sync a
+    ... write a 10 2
+    ... close a''')
+    >>> print(listing(Coalesce(size_bytes=8)(plan)))
+    open a w+create
+    write a 0 8  [0+3, 3+3, 6+2]
+    write a 8 2
+    sync a
+    write a 10 2
+    close a
+    """
+
+    size_bytes: int = 8 << 20
+    gather: str = "copy"
+
+    def __post_init__(self) -> None:
+        if self.size_bytes < 1:
+            raise PlanError("--coalesce-size must be at least 1 byte")
+        if self.gather not in GATHERS:
+            raise PlanError(f"--gather must be one of {', '.join(GATHERS)}")
+
+    def __call__(self, plan: Plan) -> Plan:
+        """Return the coalesced plan."""
+        parameters = (("size_bytes", self.size_bytes), ("gather", self.gather))
+        applied = Applied("coalesce", parameters)
+        requests = plan.requests
+        order, chain = _chains(requests, len(plan.files))
+        if not len(order):
+            return plan.derive(applied, requests)
+        members = requests[order]
+        starts = np.cumsum(members["length"]) - members["length"]
+        cuts = self._cuts(members, chain, starts)
+        bounds = np.append(np.unique(cuts), int(members["length"].sum()))
+        first = np.searchsorted(starts, bounds[:-1], side="right") - 1
+        last = np.searchsorted(starts, bounds[1:] - 1, side="right") - 1
+        reads = members["op"][first] == Op.READ
+        parent = order[np.where(reads, first, last)]
+        offset = members["offset"][first] + bounds[:-1] - starts[first]
+        line = packed(members, plan.pieces)
+        rows, pieces = recut(requests, line, bounds, parent, offset)
+        _carry(rows, members, starts, bounds)
+        rows["gather"] = np.where(first == last, rows["gather"], GATHERS.index(self.gather))
+        others = np.setdiff1d(np.arange(len(requests)), order)
+        return plan.derive(applied, merge((rows, parent, 0), (requests[others], others, 0)), pieces)
+
+    def _cuts(self, members: Rows, chain: Ints, starts: Ints) -> Ints:
+        """Return the positions on the line at which a request begins."""
+        fresh = np.concatenate([[True], chain[1:] != chain[:-1]])
+        joints = np.flatnonzero(~fresh)
+        if not len(joints):
+            return starts
+        edge, at = members["offset"][joints], starts[joints]
+        down = edge // self.size_bytes * self.size_bytes
+        up = down + np.where(edge > down, self.size_bytes, 0)
+        begin = np.flatnonzero(fresh)
+        low = members["offset"][begin][chain[joints]]
+        length = np.add.reduceat(members["length"], begin)
+        high = low + length[chain[joints]]
+        cuts = np.concatenate([at + down - edge, at + up - edge])
+        inside = np.concatenate([down > low, up < high])
+        owner = np.concatenate([chain[joints], chain[joints]])
+        cuts, kept = np.unique(cuts[inside], return_index=True)
+        owner = owner[inside][kept]
+        joined = np.bincount(owner, minlength=len(begin)) + 1
+        size = np.bincount(chain)
+        pays = joined <= size
+        return np.concatenate([starts[fresh | ~pays[chain]], cuts[pays[owner]]])
+
+
+def _chains(requests: Rows, file_count: int) -> tuple[Ints, Ints]:
+    """Return the requests with bytes, chains of adjacent ones together, and their chains."""
+    index = np.flatnonzero(np.isin(requests["op"], DATA_OPS) & (requests["length"] > 0))
+    _, fence = find_fences(requests, file_count)
+    domain = np.where(requests["file"] < 0, -1, requests["file"]).astype(np.int64)
+    fence[requests["op"] == Op.CLOSE] = Fence.FILE
+    fence[is_append(requests)] = Fence.NONE
+    keys = np.stack(
+        [
+            requests["stream"],
+            requests["handle"],
+            requests["op"],
+            requests["phase"],
+            requests["step"],
+            _stream_epochs(requests),
+            fence_epochs(domain, fence),
+        ]
+    )[:, index]
+    order = np.lexsort((index, *keys))
+    index, keys = index[order], keys[:, order]
+    ends = requests["offset"][index] + requests["length"][index]
+    apart = np.any(keys[:, 1:] != keys[:, :-1], axis=0) | (
+        requests["offset"][index[1:]] != ends[:-1]
+    )
+    return index, np.cumsum(np.concatenate([[False], apart])[: len(index)])
+
+
+def _stream_epochs(requests: Rows) -> Ints:
+    """Return how many requests that must not be crossed lie before each in its stream."""
+    stops = ~np.isin(requests["op"], (*DATA_OPS, Op.OPEN))
+    order = np.argsort(requests["stream"], kind="stable")
+    epoch = np.empty(len(requests), np.int64)
+    epoch[order] = np.cumsum(stops[order])
+    return epoch
+
+
+def _carry(rows: Rows, members: Rows, starts: Ints, bounds: Ints) -> None:
+    """Give each new request the pauses of its parts, and their leave to be short."""
+    ends = starts + members["length"]
+    reads = members["op"] == Op.READ
+    into = np.searchsorted(bounds, np.where(reads, starts, ends - 1), side="right") - 1
+    think_ns = np.zeros(len(rows), np.int64)
+    np.add.at(think_ns, into, members["think_ns"])
+    rows["think_ns"] = think_ns
+    short = np.flatnonzero(members["may_be_short"])
+    rows["may_be_short"] = 0
+    first = np.searchsorted(bounds, starts[short], side="right") - 1
+    last = np.searchsorted(bounds, ends[short] - 1, side="right") - 1
+    for place, until in zip(first.tolist(), last.tolist(), strict=True):
+        rows["may_be_short"][place : until + 1] = 1

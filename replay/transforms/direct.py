@@ -1,0 +1,224 @@
+"""Go around the page cache."""
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.files import growth_of, resets_of
+from iotrace.replay.job import REQUEST, Op
+from iotrace.replay.pieces import NEIGHBOUR, PADDING, Ints, Rows, make_pieces, surround
+from iotrace.replay.plan import Applied, Note, Plan
+from iotrace.replay.transforms.reshape import merge, recut
+from iotrace.traces.errors import PlanError
+
+Mask = npt.NDArray[np.bool_]
+
+_CREATION = os.O_CREAT | os.O_EXCL | os.O_TRUNC
+_ALL_FLAGS = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Direct:
+    """Read and write with O_DIRECT what consists of whole blocks, and make it so where possible.
+
+    A read is enlarged to whole blocks. A write is cut into the whole blocks inside it and what
+    lies before and after them; these go through the page cache, by a second open of the file
+    where both kinds are needed. The last write of a file is padded instead, and the file cut
+    back to its size before anything but a write follows.
+
+    Attributes:
+        block_bytes: what offsets and lengths must be multiples of.
+
+    >>> from iotrace.replay.sketch import listing, sketch
+    >>> plan = sketch('''
+    ... open a w+create
+    ... write a 0 5000
+    ... write a 5000 5000
+    ... close a
+    ... open a r
+    ... read a 100 200
+    ... close a''')
+    >>> print(listing(Direct(block_bytes=4096)(plan)))
+    open a w+create
+    open a w+direct
+    write a 0 4096
+    write a 4096 904
+    write a 5000 3192
+    write a 8192 4096  [8192+1808, padding 2288]
+    truncate a 10000
+    close a
+    close a
+    open a r+direct
+    read a 0 4096  [beside 100, 100+200, beside 3796]
+    close a
+    """
+
+    block_bytes: int = 4096
+
+    def __post_init__(self) -> None:
+        if self.block_bytes < 512 or self.block_bytes & (self.block_bytes - 1):
+            raise PlanError("the block of direct I/O must be a power of two of at least 512 bytes")
+
+    def __call__(self, plan: Plan) -> Plan:
+        """Return the plan with O_DIRECT."""
+        requests = plan.requests
+        chosen = np.flatnonzero(plan.is_data() & (requests["length"] > 0))
+        padded = _pads_the_end(plan)[chosen]
+        rows, pieces, parent, direct = self._cut(plan, chosen, padded)
+        twins = _Twins.of(requests, rows, direct, plan.handle_count)
+        rows["handle"] = np.where(direct, twins.direct_handle[rows["handle"]], rows["handle"])
+        others = np.setdiff1d(np.arange(len(requests)), chosen)
+        merged = merge(
+            (rows, parent, 0),
+            (twins.original(requests[others]), others, 0),
+            (*twins.opens(requests), 1),
+            (*twins.closes(requests), -1),
+            (*_cut_backs(requests, chosen[padded]), -2),
+        )
+        indirect = ~direct
+        note = Note(
+            "reads and writes not of whole blocks, through the page cache",
+            int(indirect.sum()),
+            int(rows["length"][indirect].sum()),
+        )
+        applied = Applied(
+            "direct", (("block_bytes", self.block_bytes),), (note,) if indirect.any() else ()
+        )
+        return plan.derive(applied, merged, pieces)
+
+    def _cut(self, plan: Plan, chosen: Ints, padded: Mask) -> tuple[Rows, Rows, Ints, Mask]:
+        """Return the data requests anew, their pieces, their parents, and which are direct."""
+        block = self.block_bytes
+        members = plan.requests[chosen].copy()
+        reads = members["op"] == Op.READ
+        low, high = members["offset"], members["offset"] + members["length"]
+        down, up = low // block * block, -(-high // block) * block
+        before = np.where(reads, low - down, 0)
+        after = np.where(reads | (padded & (-(-low // block) * block < high)), up - high, 0)
+        line = surround(
+            members,
+            plan.pieces,
+            make_pieces(NEIGHBOUR, 0, before),
+            make_pieces(np.where(reads, NEIGHBOUR, PADDING), 0, after),
+        )
+        members["may_be_short"] |= (after > 0) & reads
+        low, high = low - before, high + after
+        lengths = high - low
+        starts = np.cumsum(lengths) - lengths
+        first, last = -(-low // block) * block, high // block * block
+        whole = first < last
+        edges = np.concatenate(
+            [
+                starts,
+                (starts + first - low)[whole],
+                (starts + last - low)[whole],
+                [lengths.sum()],
+            ]
+        ).astype(np.int64)
+        bounds = np.unique(edges)
+        owner = np.searchsorted(starts, bounds[:-1], side="right") - 1
+        offset = low[owner] + bounds[:-1] - starts[owner]
+        rows, pieces = recut(members, line, bounds, owner, offset)
+        rows["think_ns"][np.concatenate([[False], owner[1:] == owner[:-1]])[: len(rows)]] = 0
+        direct = (rows["offset"] % block == 0) & (rows["length"] % block == 0)
+        return rows, pieces, chosen[owner], direct
+
+
+def _pads_the_end(plan: Plan) -> Mask:
+    """Return which writes end where their file does, until it is emptied or cut."""
+    rows = plan.requests
+    file = rows["file"].astype(np.int64)
+    resets = resets_of(rows) & (file >= 0)
+    order = np.argsort(file, kind="stable")
+    era = np.empty(len(rows), np.int64)
+    era[order] = np.cumsum(resets[order] | np.concatenate([[True], np.diff(file[order]) != 0]))
+    ends = growth_of(rows)
+    most = np.zeros(int(era.max(initial=0)) + 1, np.int64)
+    np.maximum.at(most, era, ends)
+    files, begin = np.unique(file, return_index=True)
+    known = files >= 0
+    sizes = np.array([spec.initial_size_bytes for spec in plan.files], np.int64)
+    unreset = known & ~resets[begin]
+    np.maximum.at(most, era[begin[unreset]], sizes[files[unreset]])
+    return np.asarray((rows["op"] == Op.WRITE) & (ends > 0) & (ends == most[era]))
+
+
+def _cut_backs(requests: Rows, padded: Ints) -> tuple[Rows, Ints]:
+    """Return the truncations that undo the padding of `padded` writes, and where they stand."""
+    count = len(requests) + 1
+    stops = np.flatnonzero((requests["op"] != Op.WRITE) & (requests["file"] >= 0))
+    keys = np.sort(requests["file"][stops].astype(np.int64) * count + stops)
+    own = requests["file"][padded].astype(np.int64)
+    following = np.searchsorted(keys, own * count + padded)
+    key = np.append(keys, -1)[following]
+    place = np.where(key // count == own, key % count, len(requests))
+    _, kept = np.unique(np.stack([own, place]), axis=1, return_index=True)
+    rows = np.zeros(len(kept), REQUEST)
+    source = requests[padded[kept]]
+    for name in ("file", "handle", "stream", "step", "phase"):
+        rows[name] = source[name]
+    rows["path"] = rows["target"] = rows["source_row"] = -1
+    rows["op"], rows["length"] = Op.TRUNCATE, source["offset"] + source["length"]
+    return rows, place[kept]
+
+
+@dataclass(frozen=True, eq=False)
+class _Twins:
+    """Which handles are direct, and the second ones of those that must be both.
+
+    Attributes:
+        is_direct: per old handle, whether all its data are.
+        is_mixed: per old handle, whether some are and some are not.
+        direct_handle: per old handle, the one for direct data.
+    """
+
+    is_direct: Mask
+    is_mixed: Mask
+    direct_handle: Ints
+
+    @classmethod
+    def of(cls, requests: Rows, rows: Rows, direct: Mask, count: int) -> "_Twins":
+        some = np.bincount(rows["handle"][direct], minlength=count) > 0
+        others = np.bincount(rows["handle"][~direct], minlength=count) > 0
+        handles = np.arange(count, dtype=np.int64)
+        mixed = some & others
+        handles[mixed] = count + np.arange(int(mixed.sum()))
+        return cls(some & ~others, mixed, handles)
+
+    def original(self, requests: Rows) -> Rows:
+        """Return requests other than data with the flags of their opens set."""
+        rows = requests.copy()
+        opens = np.flatnonzero(rows["op"] == Op.OPEN)
+        handle = rows["handle"][opens]
+        used = self.is_direct[handle] | self.is_mixed[handle]
+        flags = rows["flags"][opens].astype(np.int64)
+        flags = np.where(used, flags & ~(os.O_DIRECT | os.O_APPEND), flags & ~os.O_DIRECT)
+        flags |= np.where(self.is_direct[handle], os.O_DIRECT, 0)
+        rows["flags"][opens] = flags
+        return rows
+
+    def opens(self, requests: Rows) -> tuple[Rows, Ints]:
+        """Return the second opens, and the first ones they follow."""
+        place = self._of_mixed(requests, Op.OPEN)
+        rows = requests[place]
+        dropped = _ALL_FLAGS & ~(_CREATION | os.O_APPEND)
+        rows["flags"] = (rows["flags"] & np.uint32(dropped)) | np.uint32(os.O_DIRECT)
+        rows["mode"] = 0
+        return self._second(rows), place
+
+    def closes(self, requests: Rows) -> tuple[Rows, Ints]:
+        """Return the closes of the second opens, and the first ones' that they precede."""
+        place = self._of_mixed(requests, Op.CLOSE)
+        return self._second(requests[place]), place
+
+    def _of_mixed(self, requests: Rows, op: Op) -> Ints:
+        place = np.flatnonzero(requests["op"] == op)
+        return np.asarray(place[self.is_mixed[requests["handle"][place]]])
+
+    def _second(self, rows: Rows) -> Rows:
+        rows["handle"] = self.direct_handle[rows["handle"]]
+        rows["source_row"] = -1
+        rows["think_ns"] = 0
+        return rows

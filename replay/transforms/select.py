@@ -1,0 +1,188 @@
+"""Keep a part of what was recorded."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.coverage import CUT, READ, WRITE, find_unwritten, make_events
+from iotrace.replay.files import resets_of
+from iotrace.replay.job import DATA_OPS, Op
+from iotrace.replay.pieces import Ints, Rows, cut, packed, pieces_in_place
+from iotrace.replay.plan import Applied, Note, Plan
+from iotrace.traces.errors import PlanError
+from iotrace.traces.phases import Phase
+
+Mask = npt.NDArray[np.bool_]
+
+PHASES = tuple(phase.name.lower() for phase in Phase)
+_OPS = tuple(Op(op).name.lower() for op in DATA_OPS)
+
+
+@dataclass(frozen=True)
+class Select:
+    """Keep the requests that match everything given; `None` matches all.
+
+    Files are opened and closed as their kept requests need it. What kept reads find and no kept
+    write made is prepared before the run.
+
+    Attributes:
+        phases: of PHASES.
+        ops: of `read` and `write`; other requests are not asked for their op.
+        ranks: global ranks.
+        steps: ordinals of checkpoints.
+        files: patterns of recorded paths, as a shell's.
+
+    >>> from iotrace.replay.sketch import listing, sketch
+    >>> plan = sketch('''
+    ... open a w+create
+    ... write a 0 100
+    ... close a
+    ... open a r
+    ... read a 0 100
+    ... close a''')
+    >>> loads = Select(phases=("load",))(plan)
+    >>> print(listing(loads))
+    open a r
+    read a 0 100
+    close a
+    >>> print(loads.files[0])
+    a: read, 100 bytes before the run, 100 bytes after it
+    """
+
+    phases: Collection[str] | None = None
+    ops: Collection[str] | None = None
+    ranks: Collection[int] | None = None
+    steps: Collection[int] | None = None
+    files: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (("phases", PHASES), ("ops", _OPS)):
+            unknown = set(getattr(self, name) or ()) - set(known)
+            if unknown:
+                raise PlanError(f"no {name[:-1]} {unknown.pop()!r}; choose from {', '.join(known)}")
+
+    def __call__(self, plan: Plan) -> Plan:
+        """Return the plan of what is kept.
+
+        Raises:
+            PlanError: nothing is.
+        """
+        keep = _with_handles(plan.requests, self._matches(plan))
+        if not keep.any():
+            raise PlanError("nothing is left to replay; select more ranks, steps, files or ops")
+        requests = plan.requests[keep]
+        used = requests["handle"] >= 0
+        requests["handle"][used] = np.unique(requests["handle"][used], return_inverse=True)[1]
+        data = np.flatnonzero(np.isin(requests["op"], DATA_OPS))
+        line = packed(requests[data], plan.pieces)
+        bounds = np.concatenate([[0], np.cumsum(requests["length"][data])])
+        pieces, first, count = cut(line, bounds)
+        requests["first_piece"][data], requests["piece_count"][data] = first, count
+        parameters = tuple(
+            (name, tuple(value)) for name, value in vars(self).items() if value is not None
+        )
+        applied = Applied("select", parameters, (Note("requests left out", int((~keep).sum())),))
+        initial_bytes = _initial_bytes(plan, requests, pieces)
+        selected = plan.derive(applied, requests, pieces, initial_bytes=initial_bytes)
+        return _told_apart(plan, selected)
+
+    def _matches(self, plan: Plan) -> Mask:
+        rows = plan.requests
+        keep = np.ones(len(rows), np.bool_)
+        if self.phases is not None:
+            keep &= np.isin(rows["phase"], [PHASES.index(name) for name in self.phases])
+        if self.ops is not None:
+            wanted = [Op[name.upper()] for name in self.ops]
+            keep &= ~plan.is_data() | np.isin(rows["op"], wanted)
+        if self.ranks is not None:
+            ranks = np.array([stream.rank for stream in plan.streams])
+            keep &= np.isin(ranks[rows["stream"]], list(self.ranks))
+        if self.steps is not None:
+            keep &= np.isin(rows["step"], list(self.steps))
+        if self.files is not None:
+            keep &= self._matches_file(plan)
+        return keep
+
+    def _matches_file(self, plan: Plan) -> Mask:
+        """Return which requests are on a file that ever had a matching name, or on such a name."""
+        rows = plan.requests
+        matches = np.array(
+            [any(fnmatchcase("/" + path, one) for one in self.files or ()) for path in plan.paths]
+            + [False],
+            np.bool_,
+        )
+        named = matches[rows["path"]] | matches[rows["target"]]
+        chosen = np.zeros(len(plan.files) + 1, np.bool_)
+        chosen[rows["file"][named]] = True
+        chosen[-1] = False
+        return np.asarray(chosen[rows["file"]] | named)
+
+
+def _with_handles(rows: Rows, keep: Mask) -> Mask:
+    """Keep opens and closes as the other kept requests need them.
+
+    Of an open whose reads and writes are all left out, everything is.
+    """
+    count = int(rows["handle"].max(initial=-1)) + 1
+    by_handle = rows["handle"] >= 0
+    data = np.isin(rows["op"], DATA_OPS)
+    had, kept = (
+        np.bincount(rows["handle"][by_handle & chosen], minlength=count + 1) > 0
+        for chosen in (data, data & keep)
+    )
+    idle = (had & ~kept)[rows["handle"]] & by_handle
+    keep = keep & ~idle
+    needed = np.bincount(rows["handle"][by_handle & keep], minlength=count + 1) > 0
+    frame = np.isin(rows["op"], (Op.OPEN, Op.CLOSE))
+    return np.asarray(np.where(frame & by_handle, needed[rows["handle"]], keep))
+
+
+def _initial_bytes(plan: Plan, requests: Rows, pieces: Rows) -> Ints:
+    """Return, per recorded file, the bytes that kept reads find and no kept write made."""
+    line, owner, _ = pieces_in_place(requests, pieces)
+    payload = line["file"] >= 0
+    line, owner = line[payload], owner[payload]
+    kind = np.where(requests["op"][owner] == Op.WRITE, WRITE, READ)
+    cuts = np.flatnonzero(resets_of(requests) & (requests["file"] >= 0))
+    # Where extents were moved, a size says nothing about recorded bytes, unless it is 0.
+    moved = np.isin(requests["file"][cuts], plan.relocation.files())
+    cuts = cuts[~moved | (requests["length"][cuts] == 0)]
+    size = np.where(requests["op"][cuts] == Op.TRUNCATE, requests["length"][cuts], 0)
+    events = np.concatenate(
+        [
+            make_events(owner, line["file"], kind, line["offset"], line["offset"] + line["length"]),
+            make_events(cuts, requests["file"][cuts], CUT, 0, size),
+        ]
+    )
+    events = events[np.argsort(events["index"], kind="stable")]
+    found = find_unwritten(events, len(plan.files)).initial_bytes
+    before = np.array([spec.initial_bytes for spec in plan.files], np.int64)
+    touched = np.isin(np.arange(len(plan.files)), requests["file"])
+    return np.where(touched, np.maximum(found, before), 0)
+
+
+def _told_apart(plan: Plan, selected: Plan) -> Plan:
+    """Give files that are prepared under one name names of their own.
+
+    They had it one after the other, and what took the name from one to the next is left out.
+    """
+    rows = selected.requests.copy()
+    paths = list(plan.paths)
+    seen: set[str] = set()
+    for file, spec in enumerate(selected.files):
+        if not spec.exists or spec.path not in seen:
+            seen.update([spec.path] if spec.exists else [])
+            continue
+        own = rows["file"] == file
+        for column in ("path", "target"):
+            same = own & (rows[column] == plan.paths.index(spec.path))
+            rows[column][same] = len(paths)
+        paths.append(f"{spec.path}.iotrace-{file}")
+    if len(paths) == len(plan.paths):
+        return selected
+    renamed = replace(selected, paths=tuple(paths), history=plan.history)
+    initial_bytes = np.array([spec.initial_bytes for spec in selected.files], np.int64)
+    return renamed.derive(selected.history[-1], rows, selected.pieces, initial_bytes=initial_bytes)
