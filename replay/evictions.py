@@ -1,0 +1,77 @@
+"""What to drop from the page cache, and when, so that a load reads from storage."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.job import DATA_OPS, REQUEST, Op
+from iotrace.replay.pieces import Ints, Rows
+from iotrace.traces.phases import Phase
+
+
+@dataclass(frozen=True, eq=False)
+class Evictions:
+    """Evictions in order of time.
+
+    Attributes:
+        place: index of the request that each one comes right before.
+        requests: REQUEST rows.
+        is_barrier: which ones everything later waits for: the last before each load.
+    """
+
+    place: Ints
+    requests: Rows
+    is_barrier: npt.NDArray[np.bool_]
+
+
+def find_evictions(requests: Rows) -> Evictions:
+    """Return an eviction per load and file, before the load's first request.
+
+    A load is what is of the load phase in one step. A file that nothing touched before is cold
+    as it was prepared; a file written during the load is evicted right before its first read.
+    """
+    loads = np.flatnonzero(requests["phase"] == Phase.LOAD)
+    reads = loads[requests["op"][loads] == Op.READ]
+    steps, begin = np.unique(requests["step"][loads], return_index=True)
+    pairs, first = np.unique(
+        np.stack([requests["step"][reads], requests["file"][reads]]), axis=1, return_index=True
+    )
+    begins, file = loads[begin][np.searchsorted(steps, pairs[0])], pairs[1].astype(np.int64)
+    is_late = _last_before(requests, (Op.WRITE,), file, reads[first]) > begins
+    place = np.where(is_late, reads[first], begins)
+    path = _names(requests, file, place)
+    needed = (_last_before(requests, DATA_OPS, file, place) >= 0) & (path >= 0)
+    order = np.flatnonzero(needed)[np.argsort(place[needed], kind="stable")]
+    place, is_late = place[order], is_late[order]
+    rows = np.zeros(len(order), REQUEST)
+    for name in ("handle", "target", "source_row", "step"):
+        rows[name] = -1
+    rows["op"], rows["file"], rows["path"] = Op.EVICT, file[order], path[order]
+    rows["stream"] = requests["stream"][place]
+    is_last = np.append(place[1:] != place[:-1], True)[: len(place)]
+    return Evictions(place, rows, is_last & ~is_late)
+
+
+def _last_before(requests: Rows, ops: tuple[Op, ...], file: Ints, place: Ints) -> Ints:
+    """Return the last request of `ops` on each file before each place, or -1."""
+    rows = np.flatnonzero(np.isin(requests["op"], ops))
+    return _last_of(rows, requests["file"][rows].astype(np.int64), file, place, len(requests))
+
+
+def _last_of(rows: Ints, files: Ints, file: Ints, place: Ints, count: int) -> Ints:
+    keys = np.sort(files * (count + 1) + rows)
+    found = np.searchsorted(keys, file * (count + 1) + place) - 1
+    key = keys[found.clip(0)] if len(keys) else np.zeros(len(file), np.int64)
+    return np.where((found >= 0) & (key // (count + 1) == file), key % (count + 1), -1)
+
+
+def _names(requests: Rows, file: Ints, place: Ints) -> Ints:
+    """Return the path each file has at each place; -1 where nothing named it yet."""
+    by_path = np.flatnonzero((requests["path"] >= 0) & (requests["file"] >= 0))
+    files = requests["file"][by_path].astype(np.int64)
+    count = len(requests)
+    last = _last_of(by_path, files, file, place, count)
+    moved = requests["target"][last.clip(0)] >= 0
+    before = np.where(moved, requests["target"][last.clip(0)], requests["path"][last.clip(0)])
+    return np.where(last >= 0, before, -1)

@@ -1,0 +1,122 @@
+"""What the timings of a run say about a plan: bytes, seconds, and requests that went wrong."""
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.job import DATA_OPS, Op
+from iotrace.replay.pieces import Ints, Rows, is_padding, is_payload, request_index, spread
+from iotrace.replay.plan import Plan
+from iotrace.replay.statistics import steps_seconds
+from iotrace.traces.phases import Phase
+
+_ERRORS_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What completions tell of a run. Bytes are payload; padding is apart."""
+
+    requests: int
+    data_requests: int
+    files: int
+    bytes_written: int
+    bytes_read: int
+    padding_bytes: int
+
+
+def moved_by(plan: Plan, result: Ints) -> Moved:
+    """Return the totals of what was done.
+
+    Args:
+        plan: what was to be done.
+        result: per request, bytes moved, 0, or -errno.
+    """
+    rows = plan.requests
+    done = result >= 0
+    line = _line(plan)
+    arrived = np.minimum(line.length, (result.clip(0)[line.owner] - line.into).clip(0))
+    payload, padding = is_payload(line.file), is_padding(line.file)
+    writes = rows["op"][line.owner] == Op.WRITE
+    touched = np.unique(rows["file"][done])
+    return Moved(
+        requests=int(done.sum()),
+        data_requests=int((done & np.isin(rows["op"], DATA_OPS)).sum()),
+        files=int((touched >= 0).sum()),
+        bytes_written=int(arrived[payload & writes].sum()),
+        bytes_read=int(arrived[payload & ~writes].sum()),
+        padding_bytes=int(arrived[padding].sum()),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """The pieces of all requests, with their owner and place in it."""
+
+    owner: Ints
+    into: Ints
+    file: npt.NDArray[np.int32]
+    length: Ints
+
+
+def _line(plan: Plan) -> _Line:
+    rows = plan.requests
+    counts = rows["piece_count"].astype(np.int64)
+    line = plan.pieces[spread(rows["first_piece"], counts)]
+    owner = request_index(rows)
+    begin = np.cumsum(line["length"]) - line["length"]
+    first = (np.cumsum(counts) - counts)[owner]
+    return _Line(owner, begin - begin[first] if len(line) else begin, line["file"], line["length"])
+
+
+def phase_seconds(plan: Plan, timings: Rows, phase: Phase) -> float:
+    """Return the time of saving or loading: first start to last end, summed over steps."""
+    chosen = (plan.requests["phase"] == phase) & (timings["start_ns"] > 0)
+    rows = timings[chosen]
+    return steps_seconds(plan.requests["step"][chosen], rows["start_ns"], rows["end_ns"])
+
+
+def find_errors(plan: Plan, result: Ints) -> tuple[str, ...]:
+    """Return the requests that failed or moved too few bytes, in words; the first of many."""
+    rows = plan.requests
+    short = np.isin(rows["op"], DATA_OPS) & (result >= 0) & (result < _least_moved(plan))
+    there_already = np.isin(rows["op"], (Op.MKDIR,)) & (result == -errno.EEXIST)
+    cancelled = result == -errno.ECANCELED
+    bad = np.flatnonzero(((result < 0) & ~there_already & ~cancelled) | short)
+    shown = list(_in_words(plan, bad[:_ERRORS_SHOWN].tolist(), result))
+    if len(bad) > _ERRORS_SHOWN:
+        shown.append(f"and {len(bad) - _ERRORS_SHOWN} more requests failed")
+    if cancelled.any():
+        shown.append(f"{int(cancelled.sum())} requests were not started after that")
+    return tuple(shown)
+
+
+def _least_moved(plan: Plan) -> Ints:
+    """Return the bytes a data request must move: all, or of a read up to its last wanted one."""
+    line = _line(plan)
+    wanted = is_payload(line.file)
+    least = np.zeros(len(plan.requests), np.int64)
+    np.maximum.at(least, line.owner[wanted], (line.into + line.length)[wanted])
+    return np.where(plan.requests["may_be_short"] > 0, least, plan.requests["length"])
+
+
+def _in_words(plan: Plan, bad: list[int], result: Ints) -> Iterator[str]:
+    for index in bad:
+        moved = int(result[index])
+        cause = os.strerror(-moved) if moved < 0 else f"moved {moved} bytes only"
+        yield f"{describe_request(plan, index)}: {cause} (request {index})"
+
+
+def describe_request(plan: Plan, index: int) -> str:
+    """Return a request in words, such as `write of 4096 bytes at 0, run/model.pt`."""
+    row = plan.requests[index]
+    what = Op(int(row["op"])).name.lower()
+    if row["op"] in DATA_OPS:
+        what += f" of {row['length']} bytes at {row['offset']}"
+    if row["path"] >= 0:
+        return f"{what}, {plan.paths[row['path']]}"
+    return f"{what}, {plan.files[row['file']].path}" if row["file"] >= 0 else what

@@ -1,0 +1,88 @@
+"""How a plan is to be replayed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotrace.replay.executors.executor import Executor
+from iotrace.replay.executors.null import NullExecutor
+from iotrace.replay.executors.posix import PosixExecutor
+from iotrace.replay.executors.uring import UringExecutor
+from iotrace.replay.loop import probe_uring
+from iotrace.replay.schedule import TIMINGS
+from iotrace.traces.errors import PlanError, ReplayError
+
+EXECUTORS = ("io_uring", "posix", "null")
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """How a plan is to be replayed.
+
+    Attributes:
+        executor: one of EXECUTORS; `null` is a dry run.
+        queue_depth: requests in flight per stream; 1 keeps the program order of blocking calls.
+        repeat: timed runs, at least 1, each on fresh files.
+        warmup: runs before these that are not timed.
+        verify: prove afterwards that every byte is where it belongs.
+        root: existing directory that the workspace is made in.
+        keep: leave the workspace there.
+        timing: `asap`, `think` or `recorded`, see `schedule`.
+        time_scale: recorded pauses and times are multiplied by it.
+        warm: let loads find in the page cache what it holds.
+        strict: make every degradation an error.
+        stop_on_error: start nothing more after the first failed request.
+        registered_buffers, registered_files: let io_uring use them where it can.
+        seed: which random bytes the payload is made of.
+    """
+
+    executor: str = "io_uring"
+    queue_depth: int = 1
+    repeat: int = 1
+    warmup: int = 0
+    verify: bool = False
+    root: Path = Path()
+    keep: bool = False
+    timing: str = "asap"
+    time_scale: float = 1.0
+    warm: bool = False
+    strict: bool = False
+    stop_on_error: bool = True
+    registered_buffers: bool = True
+    registered_files: bool = True
+    seed: int = 0
+
+    def check(self) -> None:
+        """Refuse what cannot be done.
+
+        Raises:
+            PlanError: naming the option to change.
+        """
+        checks = (
+            (self.executor in EXECUTORS, f"--executor must be one of {', '.join(EXECUTORS)}"),
+            (self.timing in TIMINGS, f"--timing must be one of {', '.join(TIMINGS)}"),
+            (self.queue_depth >= 1, "--queue-depth must be at least 1"),
+            (self.repeat >= 1, "--repeat must be at least 1"),
+            (self.warmup >= 0, "--warmup must not be negative"),
+            (0 <= self.time_scale < 1e6, "--time-scale must lie between 0 and 1000000"),
+        )
+        for holds, message in checks:
+            if not holds:
+                raise PlanError(message)
+
+
+def choose_executor(options: ReplayOptions) -> tuple[Executor, tuple[str, ...]]:
+    """Return the executor, and what is done otherwise than asked.
+
+    Raises:
+        ReplayError: io_uring cannot be used and `strict` asks for it.
+    """
+    if options.executor == "null":
+        return NullExecutor(), ()
+    if options.executor == "posix":
+        return PosixExecutor(), ()
+    cause = probe_uring()
+    if cause is None:
+        return UringExecutor(), ()
+    if options.strict:
+        raise ReplayError(f"io_uring cannot be used here: {cause}; use --executor posix")
+    return PosixExecutor(), (f"posix executor instead of io_uring: {cause}",)

@@ -1,0 +1,196 @@
+"""What a replay measured, and its two written forms: a JSON object and a trace."""
+
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from iotrace.replay.executors.executor import LoopReport
+from iotrace.replay.job import DATA_OPS, Op
+from iotrace.replay.measure import Moved
+from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.plan import Plan
+from iotrace.replay.prepare import Prepared
+from iotrace.replay.statistics import latency_us
+from iotrace.traces.metadata import Completeness, HistoryEntry, Metadata
+from iotrace.traces.summary import summarize
+from iotrace.traces.trace import Ints as IntColumn
+from iotrace.traces.trace import Strings, Trace
+
+_RANGED = (Op.READ, Op.WRITE, Op.ALLOCATE, Op.TRUNCATE, Op.SYNC)
+
+
+@dataclass(frozen=True)
+class RecordedSummary:
+    """Totals of the recording that a replay is compared with."""
+
+    requests: int
+    data_requests: int
+    files: int
+    bytes_written: int
+    bytes_read: int
+    write_seconds: float
+    read_seconds: float
+
+    @classmethod
+    def of(cls, trace: Trace) -> "RecordedSummary":
+        """Return the totals of a trace."""
+        summary = summarize(trace)
+        return cls(
+            requests=summary.requests,
+            data_requests=summary.data_requests,
+            files=len(summary.files),
+            bytes_written=summary.bytes_written,
+            bytes_read=summary.bytes_read,
+            write_seconds=summary.write_seconds,
+            read_seconds=summary.read_seconds,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Repetition:
+    """One timed run of a plan.
+
+    Attributes:
+        timings: TIMING rows, one per request of the plan.
+        moved: bytes moved, by completions.
+        write_seconds: first start to last end of saving, summed over steps.
+        read_seconds: the same of loading.
+        evict_seconds: spent before loads on making files cold, which makes data durable too.
+        sync_seconds: the final sync of every written file.
+        prepared: files written before the run, off the clock.
+        report: what the executor did.
+    """
+
+    timings: Rows
+    moved: Moved
+    write_seconds: float
+    read_seconds: float
+    evict_seconds: float
+    sync_seconds: float
+    prepared: Prepared
+    report: LoopReport
+
+    @property
+    def durable_seconds(self) -> float:
+        """The time of saving until all of it is on storage; 0 when nothing was written."""
+        if not self.moved.bytes_written:
+            return 0.0
+        return self.write_seconds + self.evict_seconds + self.sync_seconds
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Everything a replay gave.
+
+    Attributes:
+        plan: what was replayed, after transforms and degradations.
+        recorded: totals of the recording.
+        executor: name of the one that ran.
+        repetitions: the timed runs, in order.
+        verified: whether every byte was where it belongs; None: not asked.
+        degraded: what was done otherwise than asked, one sentence each.
+        errors: what went wrong, one sentence each.
+        workspace: where the files are, if they were kept.
+    """
+
+    plan: Plan
+    recorded: RecordedSummary
+    executor: str
+    repetitions: tuple[Repetition, ...]
+    verified: bool | None
+    degraded: tuple[str, ...]
+    errors: tuple[str, ...]
+    workspace: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the exit status must be 1."""
+        return bool(self.errors) or self.verified is False
+
+    def to_json(self, trace: str) -> dict[str, object]:
+        """Return the object of `replay --json`; `trace` is what was replayed, as given."""
+        last = self.repetitions[-1].moved
+        return {
+            "trace": trace,
+            "executor": self.executor,
+            "transforms": [str(applied) for applied in self.plan.history[1:]],
+            "layout": "recorded",
+            "recorded": asdict(self.recorded),
+            "planned": asdict(self.plan.counts()),
+            "replayed": {
+                **asdict(last),
+                "write_seconds": [one.write_seconds for one in self.repetitions],
+                "read_seconds": [one.read_seconds for one in self.repetitions],
+                "durable_seconds": [one.durable_seconds for one in self.repetitions],
+                "latency_us": latency_us(self.latencies_ns()),
+            },
+            "verified": self.verified,
+            "degraded": list(self.degraded),
+            "errors": list(self.errors),
+        }
+
+    def latencies_ns(self, *ops: Op) -> Ints:
+        """Return the latency of every completed request of `ops` (default: reads and writes)."""
+        chosen = np.isin(self.plan.requests["op"], ops or DATA_OPS)
+        latencies = [
+            (one.timings["end_ns"] - one.timings["start_ns"])[chosen & (one.timings["result"] >= 0)]
+            for one in self.repetitions
+        ]
+        return np.concatenate(latencies)
+
+    def to_trace(self, trace: str, metadata: Metadata) -> Trace:
+        """Return the median repetition as rows of the layer `replay`.
+
+        Args:
+            trace: what was replayed, as given.
+            metadata: of the recording; what it says of completeness does not carry over.
+        """
+        entry = HistoryEntry("replay", f"{self.executor}, {trace}")
+        known = replace(
+            metadata,
+            completeness=Completeness(),
+            extra={**metadata.extra, "replay": self.to_json(trace)},
+        )
+        return Trace.from_columns(_columns(self.plan, self._median()), known.with_history(entry))
+
+    def _median(self) -> Repetition:
+        ordered = sorted(self.repetitions, key=lambda one: one.write_seconds + one.read_seconds)
+        return ordered[(len(ordered) - 1) // 2]
+
+
+def _columns(plan: Plan, repetition: Repetition) -> dict[str, IntColumn | Strings | Ints]:
+    rows, timings = plan.requests, repetition.timings
+    count = len(rows)
+    started = timings["start_ns"] > 0
+    start_ns = np.where(started, timings["start_ns"] - repetition.report.start_ns, 0)
+    end_ns = timings["end_ns"] - repetition.report.start_ns
+    names = ["/" + path for path in plan.paths]
+    ranged = np.isin(rows["op"], _RANGED)
+    streams = plan.streams
+    everything = np.ones(count, np.bool_)
+    return {
+        "layer": Strings.constant("replay", count),
+        "op": Strings((rows["op"] - 1).astype(np.int32), [op.name.lower() for op in Op]),
+        "rank": np.array([stream.rank for stream in streams], np.int32)[rows["stream"]],
+        "process": np.array([stream.process for stream in streams], np.int32)[rows["stream"]],
+        "thread": rows["stream"],
+        "start_ns": start_ns,
+        "end_ns": IntColumn(end_ns, started),
+        "path": Strings(_paths(plan), names),
+        "target": Strings(rows["target"], names),
+        "file": IntColumn(rows["file"], rows["file"] >= 0),
+        "offset": IntColumn(rows["offset"], ranged),
+        "length": IntColumn(rows["length"], ranged),
+        "result": IntColumn(timings["result"], everything),
+        "flags": IntColumn(rows["flags"].astype(np.int64), rows["op"] == Op.OPEN),
+        "step": IntColumn(rows["step"], rows["step"] >= 0),
+    }
+
+
+def _paths(plan: Plan) -> np.ndarray:
+    """Return each request's path: its own, or the one its handle was opened by."""
+    rows = plan.requests
+    opens = rows["op"] == Op.OPEN
+    opened = np.full(plan.handle_count + 1, -1, np.int32)
+    opened[rows["handle"][opens]] = rows["path"][opens]
+    return np.where(rows["path"] >= 0, rows["path"], opened[rows["handle"]])

@@ -1,0 +1,137 @@
+"""From a plan to a job: fences, times, and the evictions that make reads cold."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotrace.replay.evictions import find_evictions
+from iotrace.replay.fences import find_fences
+from iotrace.replay.job import PIECE, Fence, Job, Op, fence_counts
+from iotrace.replay.pieces import HOLE, Ints, Rows, request_index, spread
+from iotrace.replay.plan import Plan
+from iotrace.traces.errors import PlanError
+
+TIMINGS = ("asap", "think", "recorded")
+
+_ZEROS, _UNCHECKED = -1, -2  # `file` of a piece without payload, as the loop knows them
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """A job, and where its requests come from.
+
+    Attributes:
+        job: what an executor runs.
+        origin: per request of the job, the plan's request; -1: an eviction.
+    """
+
+    job: Job
+    origin: Ints
+
+
+def schedule(
+    plan: Plan,
+    queue_depth: int = 1,
+    timing: str = "asap",
+    time_scale: float = 1.0,
+    warm: bool = False,
+    checked: bool = False,
+) -> Schedule:
+    """Return the job of a plan.
+
+    Args:
+        plan: a valid plan.
+        queue_depth: requests in flight per stream that the job is meant for.
+        timing: `asap`: each request as soon as it may; `think`: after the recorded pause;
+            `recorded`: not before its recorded time.
+        time_scale: recorded pauses and times are multiplied by it.
+        warm: leave in the page cache what it holds; else files are evicted before a load.
+        checked: keep unwanted bytes of reads apart, so that a comparison leaves them out.
+
+    Raises:
+        PlanError: there is no such timing.
+    """
+    if timing not in TIMINGS:
+        raise PlanError(f"no timing {timing!r}; choose one of {', '.join(TIMINGS)}")
+    requests, origin, barrier = _with_evictions(plan, warm)
+    requests, pieces = _with_pieces(requests, plan.pieces, checked)
+    for name, mode in (("due_ns", "recorded"), ("think_ns", "think")):
+        requests[name] = requests[name] * time_scale if timing == mode else 0
+    domain, fence = find_fences(requests, len(plan.files), queue_depth)
+    requests["file"] = domain
+    requests["fence"] = np.where(barrier, Fence.ALL, fence)
+    counts = fence_counts(requests)
+    for name, column in zip(("file_before", "file_fences", "global_fences"), counts, strict=True):
+        requests[name] = column
+    order = np.argsort(requests["stream"], kind="stable").astype(np.int64)
+    starts = np.searchsorted(requests["stream"][order], np.arange(len(plan.streams) + 1))
+    job = Job(
+        requests=requests,
+        pieces=pieces,
+        stream_order=order,
+        stream_starts=starts.astype(np.int64),
+        paths=plan.paths,
+        handle_count=plan.handle_count,
+        file_count=int(domain.max(initial=-1)) + 1,
+    )
+    return Schedule(job, origin)
+
+
+def _with_evictions(plan: Plan, warm: bool) -> tuple[Rows, Ints, Ints]:
+    """Return the requests with evictions among them, their origin, and which are barriers."""
+    count = len(plan.requests)
+    if warm:
+        return plan.requests.copy(), np.arange(count), np.zeros(count, np.int64)
+    evictions = find_evictions(plan.requests)
+    added = len(evictions.requests)
+    when = np.concatenate([2 * evictions.place, 2 * np.arange(count) + 1])
+    order = np.argsort(when, kind="stable")
+    requests = np.concatenate([evictions.requests, plan.requests])[order]
+    origin = np.concatenate([np.full(added, -1), np.arange(count)])[order]
+    barrier = np.concatenate([evictions.is_barrier, np.zeros(count, np.bool_)])[order]
+    return requests, origin, barrier.astype(np.int64)
+
+
+def _with_pieces(requests: Rows, pieces: Rows, checked: bool) -> tuple[Rows, Rows]:
+    """Return requests and pieces as the loop takes them: payload, zeros, and unchecked bytes."""
+    counts = requests["piece_count"].astype(np.int64)
+    line = pieces[spread(requests["first_piece"], counts)]
+    owner = request_index(requests)
+    of_read = (requests["op"] == Op.READ)[owner]
+    if not checked:
+        owner, line = _absorb(owner, line, of_read)
+    else:
+        kind = line["file"]
+        line["file"] = np.where((kind < 0) & of_read & (kind != HOLE), _UNCHECKED, kind.clip(-1))
+    requests["piece_count"] = np.bincount(owner, minlength=len(requests))
+    requests["first_piece"] = np.cumsum(requests["piece_count"]) - requests["piece_count"]
+    return requests, line
+
+
+def _absorb(owner: Ints, line: Rows, of_read: Ints) -> tuple[Ints, Rows]:
+    """Let a read's bytes without payload land beside its payload: a piece more is a copy more.
+
+    Only where bytes land depends on it; what lies before a payload piece goes before it.
+    """
+    if not len(line):
+        return owner, line
+    payload = line["file"] >= 0
+    new_request = np.concatenate([[True], owner[1:] != owner[:-1]])
+    seen = np.cumsum(payload & of_read)
+    seen_before = seen - (payload & of_read)
+    at_start = np.maximum.accumulate(np.where(new_request, seen_before, 0))
+    # Pieces before a request's first payload join it; the others join the payload they follow.
+    begins = new_request | ~of_read | (payload & (seen_before > at_start))
+    first = np.flatnonzero(begins)
+    group = np.cumsum(begins) - 1
+    joined = np.zeros(len(first), PIECE)
+    joined["length"] = np.add.reduceat(line["length"], first)
+    joined["file"] = np.where(line["file"][first] < 0, _ZEROS, line["file"][first])
+    joined["offset"] = np.where(payload[first], line["offset"][first], 0)
+    leading = np.flatnonzero(payload & ~begins)
+    if len(leading):
+        before = np.cumsum(line["length"]) - line["length"]
+        ahead = before[leading] - before[first[group[leading]]]
+        joined["file"][group[leading]] = line["file"][leading]
+        joined["offset"][group[leading]] = (line["offset"][leading] - ahead).clip(0)
+    return owner[first], joined

@@ -1,0 +1,238 @@
+"""A replay from beginning to end: workspace, files, runs, measurements, proof."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from iotrace.replay.executors.executor import Executor, LoopOptions, Run
+from iotrace.replay.job import Op
+from iotrace.replay.loop import SPAN_BYTES, TAPE_BYTES, Tape, open_beneath
+from iotrace.replay.measure import describe_request, find_errors, moved_by, phase_seconds
+from iotrace.replay.options import ReplayOptions, choose_executor
+from iotrace.replay.plan import Plan
+from iotrace.replay.prepare import Prepared, prepare, steady_files
+from iotrace.replay.result import Outcome, RecordedSummary, Repetition
+from iotrace.replay.schedule import Schedule, schedule
+from iotrace.replay.suitability import cache_surprises, fit_to_target, warm_reads
+from iotrace.replay.target import probe_target
+from iotrace.replay.verify import find_mismatch
+from iotrace.replay.workspace import Workspace
+from iotrace.traces.errors import ReplayError
+from iotrace.traces.phases import Phase
+
+Progress = Callable[[str, int, int], None]
+
+# A tape longer than what is moved costs time to fill, and a span longer than the longest request
+# costs address space.
+_TAPE_LEAST_BYTES = 4 << 20
+_SPAN_LEAST_BYTES = 1 << 20
+
+
+def replay(
+    plan: Plan,
+    recorded: RecordedSummary,
+    options: ReplayOptions,
+    progress: Progress = lambda stage, done, total: None,
+) -> Outcome:
+    """Run `plan` below `options.root` and measure it.
+
+    Args:
+        plan: what to do.
+        recorded: totals of the recording, carried into the outcome.
+        options: how to do it.
+        progress: called with a stage (`prepare`, `run`, `verify`), runs done and runs to do.
+
+    Raises:
+        PlanError: the plan or the options cannot be used here; nothing was written.
+        ReplayError: the replay could not be carried out.
+    """
+    options.check()
+    plan.validate()
+    executor, degraded = choose_executor(options)
+    with _tape(plan, options) as tape:
+        if options.executor == "null":
+            job = schedule(plan, options.queue_depth)
+            run = executor.run(job.job, tape, -1, LoopOptions(options.queue_depth))
+            one = _measure(plan, job, run, 0.0, Prepared(0, 0, 0))
+            return Outcome(plan, recorded, executor.name, (one,), None, degraded, ())
+        with Workspace(options.root, options.keep) as workspace:
+            try:
+                outcome = _replay(plan, recorded, options, executor, tape, workspace, progress)
+            except OSError as error:
+                raise ReplayError(
+                    f"the replay stopped: {error.strerror or error}; look at {options.root}"
+                ) from error
+    outcome = replace(outcome, degraded=degraded + outcome.degraded)
+    if options.strict and outcome.degraded:
+        raise ReplayError(f"{outcome.degraded[0]}; leave out --strict to replay all the same")
+    return outcome
+
+
+def _tape(plan: Plan, options: ReplayOptions) -> Tape:
+    longest = int(plan.requests["length"][plan.is_data()].max(initial=0))
+    moved = sum(spec.initial_bytes for spec in plan.files) + plan.counts().bytes_written
+    size_bytes = None if moved >= TAPE_BYTES else max(moved, _TAPE_LEAST_BYTES)
+    span_bytes = min(max(longest, _SPAN_LEAST_BYTES), SPAN_BYTES)
+    return Tape(size_bytes, options.seed, span_bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Session:
+    """What the steps of one replay share."""
+
+    plan: Plan
+    options: ReplayOptions
+    executor: Executor
+    tape: Tape
+    workspace: Workspace
+    steady: frozenset[str]
+
+    def schedule(self, checked: bool) -> Schedule:
+        """Return the plan's job; `checked` as for `schedule`."""
+        options = self.options
+        return schedule(
+            self.plan,
+            options.queue_depth,
+            options.timing,
+            options.time_scale,
+            options.warm,
+            checked,
+        )
+
+    def run(self, job: Schedule, check_reads: bool = False) -> tuple[Run, Prepared]:
+        """Run a job once on fresh files."""
+        self.workspace.clear(self.steady)
+        self.workspace.make_directories(self.plan)
+        prepared = prepare(self.plan, self.tape, self.workspace.fd)
+        options = LoopOptions(
+            queue_depth=self.options.queue_depth,
+            check_reads=check_reads,
+            registered_buffers=self.options.registered_buffers,
+            registered_files=self.options.registered_files,
+            stop_on_error=self.options.stop_on_error,
+        )
+        return _interruptible(self.executor, job, self.tape, self.workspace.fd, options), prepared
+
+
+def _replay(
+    plan: Plan,
+    recorded: RecordedSummary,
+    options: ReplayOptions,
+    executor: Executor,
+    tape: Tape,
+    workspace: Workspace,
+    progress: Progress,
+) -> Outcome:
+    target = probe_target(workspace.path)
+    plan, degraded = fit_to_target(plan, target)
+    if not options.warm:
+        degraded += warm_reads(plan, target)
+    workspace.check_space(plan)
+    session = _Session(plan, options, executor, tape, workspace, steady_files(plan))
+    repetitions, errors = _timed_runs(session, progress)
+    degraded += tuple(cache_surprises(plan, repetitions[-1], workspace.fd, target))
+    verified = None
+    if options.verify:
+        progress("verify", 0, 1)
+        mismatch = _find_mismatch(session)
+        verified = mismatch is None and not errors
+        errors += (f"not verified: {mismatch}",) if mismatch else ()
+        progress("verify", 1, 1)
+    kept = str(workspace.path) if options.keep else None
+    return Outcome(plan, recorded, executor.name, repetitions, verified, degraded, errors, kept)
+
+
+def _timed_runs(
+    session: _Session, progress: Progress
+) -> tuple[tuple[Repetition, ...], tuple[str, ...]]:
+    """Run warm-ups and repetitions; stop after one that fails."""
+    options, plan = session.options, session.plan
+    job = session.schedule(checked=False)
+    repetitions: list[Repetition] = []
+    total = options.warmup + options.repeat
+    for number in range(total):
+        progress("run", number, total)
+        run, prepared = session.run(job)
+        sync_seconds = _sync_files(plan, session.workspace.fd)
+        one = _measure(plan, job, run, sync_seconds, prepared)
+        errors = find_errors(plan, one.timings["result"])
+        if number >= options.warmup or errors:
+            repetitions.append(one)
+        if errors:
+            return tuple(repetitions), errors
+    progress("run", total, total)
+    return tuple(repetitions), ()
+
+
+def _find_mismatch(session: _Session) -> str | None:
+    """Compare the files of the last run; then run once more and compare what is read."""
+    plan = session.plan
+    mismatch = find_mismatch(plan, session.tape, session.workspace.fd)
+    if mismatch or not np.any(plan.requests["op"] == Op.READ):
+        return mismatch
+    job = session.schedule(checked=True)
+    report = session.run(job, check_reads=True)[0].report
+    if report.first_mismatch is None:
+        return None
+    where = describe_request(plan, int(job.origin[report.first_mismatch]))
+    return f"{report.mismatched_bytes} bytes read differ, first in {where}"
+
+
+def _interruptible(
+    executor: Executor, job: Schedule, tape: Tape, root_fd: int, options: LoopOptions
+) -> Run:
+    """Run a job in a thread of its own, so that Ctrl-C ends the wait for it at once."""
+    outcome: list[Run | BaseException] = []
+
+    def work() -> None:
+        try:
+            outcome.append(executor.run(job.job, tape, root_fd, options))
+        except BaseException as error:
+            outcome.append(error)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _sync_files(plan: Plan, root_fd: int) -> float:
+    """Sync every written file that is still there; return how long that took, in seconds."""
+    begin = time.monotonic()
+    for spec in plan.files:
+        if not spec.written or spec.final_path is None:
+            continue
+        try:
+            fd = open_beneath(root_fd, spec.final_path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # a run that failed may not have come to it
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    return time.monotonic() - begin
+
+
+def _measure(
+    plan: Plan, job: Schedule, run: Run, sync_seconds: float, prepared: Prepared
+) -> Repetition:
+    own = job.origin >= 0
+    timings = run.timings[own]
+    timings.flags.writeable = False
+    evictions = run.timings[~own]
+    return Repetition(
+        timings=timings,
+        moved=moved_by(plan, timings["result"]),
+        write_seconds=phase_seconds(plan, timings, Phase.SAVE),
+        read_seconds=phase_seconds(plan, timings, Phase.LOAD),
+        evict_seconds=float((evictions["end_ns"] - evictions["start_ns"]).sum()) / 1e9,
+        sync_seconds=sync_seconds,
+        prepared=prepared,
+        report=run.report,
+    )

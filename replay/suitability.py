@@ -1,0 +1,105 @@
+"""What the target cannot do as asked: found out before a run, and measured after it."""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.job import DATA_OPS, Op
+from iotrace.replay.loop import open_beneath, resident_bytes
+from iotrace.replay.pieces import Rows
+from iotrace.replay.plan import Plan
+from iotrace.replay.result import Repetition
+from iotrace.replay.target import Target
+from iotrace.replay.transforms.buffered import Buffered
+from iotrace.traces.phases import Phase
+
+_TOLERATED_SHARE = 0.05  # of bytes in the page cache that should not be there
+
+
+def direct_requests(plan: Plan) -> npt.NDArray[np.bool_]:
+    """Return which reads and writes go through a handle opened with O_DIRECT."""
+    rows = plan.requests
+    opens = rows[rows["op"] == Op.OPEN]
+    direct = np.zeros(plan.handle_count + 1, np.bool_)
+    direct[opens["handle"]] = opens["flags"] & os.O_DIRECT != 0
+    return np.asarray(np.isin(rows["op"], DATA_OPS) & direct[rows["handle"]])
+
+
+def fit_to_target(plan: Plan, target: Target) -> tuple[Plan, tuple[str, ...]]:
+    """Return the plan as the target can carry it out, and what was given up for that."""
+    direct = direct_requests(plan)
+    if not direct.any():
+        return plan, ()
+    if target.direct_refusal:
+        return Buffered()(plan), (f"buffered instead of direct: {target.direct_refusal}",)
+    block_bytes = target.offset_alignment_bytes or 1
+    rows = plan.requests[direct]
+    odd = int(np.sum((rows["offset"] % block_bytes != 0) | (rows["length"] % block_bytes != 0)))
+    if odd:
+        return Buffered()(plan), (
+            f"buffered instead of direct: {odd} requests are not multiples of the "
+            f"{block_bytes} bytes that {target.file_system} asks for; add --direct or --align",
+        )
+    if not target.direct_is_effective:
+        return plan, (
+            f"direct I/O requested, not effective: {target.file_system} takes O_DIRECT and uses "
+            "the page cache all the same",
+        )
+    return plan, ()
+
+
+def warm_reads(plan: Plan, target: Target) -> tuple[str, ...]:
+    """Return why loads cannot be cold here, if they cannot."""
+    loads = np.any((plan.requests["op"] == Op.READ) & (plan.requests["phase"] == Phase.LOAD))
+    if target.evicts or not loads:
+        return ()
+    return (f"reads are warm: {target.file_system} does not let go of cached pages",)
+
+
+def cache_surprises(plan: Plan, one: Repetition, root_fd: int, target: Target) -> Iterator[str]:
+    """Yield what the page cache holds after a run and should not."""
+    prepared = one.prepared
+    if target.evicts and prepared.resident_bytes > _TOLERATED_SHARE * prepared.size_bytes:
+        yield (
+            f"{prepared.resident_bytes} of {prepared.size_bytes} prepared bytes stayed in the "
+            "page cache: reads of them were warm"
+        )
+    writes = plan.requests["op"] == Op.WRITE
+    data = np.isin(plan.requests["op"], DATA_OPS)
+    direct = direct_requests(plan)
+    if not (writes & direct).any() or not target.direct_is_effective:
+        return
+    files = np.unique(plan.requests["file"][writes & direct])
+    others = data & ~direct & np.isin(plan.requests["file"], files)
+    cached = sum(_cached(plan, file, root_fd) for file in files.tolist())
+    written = int(plan.requests["length"][writes & direct].sum())
+    allowed = _reach_bytes(plan.requests[others]) + _TOLERATED_SHARE * written
+    if cached > allowed:
+        yield (
+            f"direct I/O not effective: {cached} bytes of the files are in the page cache, "
+            f"{int(allowed)} at most were to be expected"
+        )
+
+
+def _cached(plan: Plan, file: int, root_fd: int) -> int:
+    path = plan.files[file].final_path
+    if path is None:
+        return 0
+    try:
+        fd = open_beneath(root_fd, path, os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        return resident_bytes(fd)
+    finally:
+        os.close(fd)
+
+
+def _reach_bytes(buffered: Rows) -> int:
+    """Return the bytes of whole pages that buffered requests may leave in the cache."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    first = buffered["offset"] // page
+    last = -(-(buffered["offset"] + buffered["length"]) // page)
+    return int((last - first).sum()) * page

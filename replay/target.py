@@ -1,0 +1,112 @@
+"""The directory replayed into: its file system, and what direct I/O and eviction do there."""
+
+import ctypes
+import mmap
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotrace.replay.loop import resident_bytes
+
+_PROBE_BYTES = 1 << 20
+_AT_EMPTY_PATH = 0x1000
+_STATX_DIOALIGN = 0x2000
+_STATX_BYTES = 256
+# Byte offsets in struct statx (linux/stat.h): what it filled in, and the two alignments.
+_MASK_AT, _MEMORY_AT, _OFFSET_AT = 0, 152, 156
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a replay can expect below its root.
+
+    Attributes:
+        file_system: its name, such as `ext4`.
+        offset_alignment_bytes: what O_DIRECT asks of offsets and lengths; None: not told.
+        memory_alignment_bytes: what it asks of buffers; None: not told.
+        direct_refusal: why O_DIRECT cannot be used; None: it can.
+        direct_is_effective: whether an O_DIRECT write stays out of the page cache.
+        evicts: whether the page cache lets go of a file's clean pages when asked.
+    """
+
+    file_system: str
+    offset_alignment_bytes: int | None
+    memory_alignment_bytes: int | None
+    direct_refusal: str | None
+    direct_is_effective: bool
+    evicts: bool
+
+
+def probe_target(directory: Path) -> Target:
+    """Find out by trying, with a file of 1 MiB that is removed again.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with tempfile.NamedTemporaryFile(dir=directory, prefix="probe-") as probe:
+        payload = mmap.mmap(-1, _PROBE_BYTES)  # aligned to pages
+        offset_alignment, memory_alignment = _direct_alignment(probe.fileno())
+        refusal, effective = _try_direct(probe.name, payload)
+        os.pwrite(probe.fileno(), payload, 0)
+        os.fsync(probe.fileno())
+        os.posix_fadvise(probe.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        evicts = resident_bytes(probe.fileno()) < _PROBE_BYTES // 2
+    return Target(
+        file_system=file_system_of(directory),
+        offset_alignment_bytes=offset_alignment,
+        memory_alignment_bytes=memory_alignment,
+        direct_refusal=refusal,
+        direct_is_effective=effective,
+        evicts=evicts,
+    )
+
+
+def _try_direct(path: str, payload: mmap.mmap) -> tuple[str | None, bool]:
+    """Return why a direct, aligned write fails, and whether the page cache stays empty."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+    except OSError as error:
+        return f"opening with O_DIRECT fails: {error.strerror}", False
+    try:
+        os.pwrite(fd, payload, 0)
+        return None, resident_bytes(fd) < _PROBE_BYTES // 2
+    except OSError as error:
+        return f"an aligned O_DIRECT write fails: {error.strerror}", False
+    finally:
+        os.close(fd)
+
+
+def _direct_alignment(fd: int) -> tuple[int | None, int | None]:
+    """Return the offset and memory alignment that statx tells, where it does (Linux 6.1)."""
+    buffer = ctypes.create_string_buffer(_STATX_BYTES)
+    try:
+        statx = ctypes.CDLL(None).statx
+    except AttributeError:  # glibc before 2.28
+        return None, None
+    if statx(fd, b"", _AT_EMPTY_PATH, _STATX_DIOALIGN, buffer):
+        return None, None
+
+    def number(at: int) -> int:
+        return int.from_bytes(buffer.raw[at : at + 4], "little")
+
+    if not number(_MASK_AT) & _STATX_DIOALIGN:
+        return None, None
+    return number(_OFFSET_AT) or None, number(_MEMORY_AT) or None
+
+
+def file_system_of(directory: Path) -> str:
+    """Return the name of the file system that holds `directory`; empty where unknown."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    here = str(directory.resolve())
+    best, name = -1, ""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        mount = before.split()[4].encode("latin-1", "surrogateescape").decode("unicode_escape")
+        inside = mount == "/" or here == mount or here.startswith(mount + "/")
+        if inside and len(mount) >= best:
+            best, name = len(mount), after.split()[0]
+    return name

@@ -1,0 +1,114 @@
+"""Proof that what was written is where it belongs, byte by byte."""
+
+import os
+
+import numpy as np
+
+from iotrace.replay.files import resets_of
+from iotrace.replay.job import Op
+from iotrace.replay.loop import Tape, check_file, open_beneath
+from iotrace.replay.pieces import Ints, Rows, request_index, spread
+from iotrace.replay.plan import Plan
+
+EXTENT = np.dtype(
+    [("file", "<i4"), ("source", "<i4"), ("offset", "<i8"), ("origin", "<i8"), ("length", "<i8")]
+)
+_NO_LIMIT = np.iinfo(np.int64).max
+
+
+def find_mismatch(plan: Plan, tape: Tape, root_fd: int) -> str | None:
+    """Compare every written file with the plan; return the first difference in words.
+
+    Sizes and the payload of every written extent are compared, as read back from storage.
+
+    Args:
+        plan: what was replayed.
+        tape: its payload.
+        root_fd: the directory it was replayed in.
+    """
+    extents = written_extents(plan)
+    bounds = np.searchsorted(extents["file"], np.arange(len(plan.files) + 1))
+    for file, spec in enumerate(plan.files):
+        if not spec.written or spec.final_path is None:
+            continue
+        own = extents[bounds[file] : bounds[file + 1]]
+        try:
+            problem = _check(spec.final_path, spec.final_bytes, own, tape, root_fd)
+        except OSError as error:
+            problem = error.strerror or str(error)
+        if problem:
+            return f"{spec.final_path}: {problem}"
+    return None
+
+
+def _check(path: str, size_bytes: int, extents: Rows, tape: Tape, root_fd: int) -> str | None:
+    fd = open_beneath(root_fd, path, os.O_RDONLY)
+    try:
+        found_bytes = os.fstat(fd).st_size
+        if found_bytes != size_bytes:
+            return f"has {found_bytes} bytes instead of {size_bytes}"
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        columns = (extents[name].tolist() for name in ("offset", "length", "source", "origin"))
+        for offset, length, source, origin in zip(*columns, strict=True):
+            wrong = check_file(tape, fd, offset, length, source, origin)
+            if wrong:
+                return f"{wrong} bytes differ between {offset} and {offset + length}"
+        return None
+    finally:
+        os.close(fd)
+
+
+def written_extents(plan: Plan) -> Rows:
+    """Return what must lie in the files after the run: EXTENT rows by file and offset.
+
+    `source` and `origin` are recorded file and offset. What a later truncation cut off is left
+    out.
+    """
+    rows = plan.requests
+    index = np.flatnonzero(rows["op"] == Op.WRITE)
+    writes = rows[index]
+    line = plan.pieces[spread(writes["first_piece"], writes["piece_count"].astype(np.int64))]
+    owner = request_index(writes)
+    ends = np.cumsum(line["length"])
+    begin = np.cumsum(writes["length"]) - writes["length"]
+    extents = np.zeros(len(line), EXTENT)
+    extents["file"] = writes["file"][owner]
+    extents["source"], extents["origin"] = line["file"], line["offset"]
+    extents["offset"] = writes["offset"][owner] + ends - line["length"] - begin[owner]
+    room = _sizes_after(rows, index)[owner] - extents["offset"]
+    extents["length"] = np.minimum(line["length"], room.clip(0))
+    extents = extents[(extents["source"] >= 0) & (extents["length"] > 0)]
+    return _joined(extents[np.lexsort((extents["offset"], extents["file"]))])
+
+
+def _sizes_after(rows: Rows, index: Ints) -> Ints:
+    """Return the least size that a request after each of `index` gives its file."""
+    count = len(rows) + 1
+    resets = np.flatnonzero(resets_of(rows) & (rows["file"] >= 0))
+    resets = resets[np.lexsort((resets, rows["file"][resets]))]
+    files = rows["file"][resets].astype(np.int64)
+    sizes = np.where(rows["op"][resets] == Op.TRUNCATE, rows["length"][resets], 0)
+    least = sizes.tolist()
+    for place in range(len(least) - 2, -1, -1):
+        if files[place] == files[place + 1]:
+            least[place] = min(least[place], least[place + 1])
+    asked = rows["file"][index].astype(np.int64)
+    following = np.searchsorted(files * count + resets, asked * count + index)
+    known = np.array([*least, _NO_LIMIT], np.int64)
+    same = np.append(files, -1)[following] == asked
+    return np.where(same, known[following], _NO_LIMIT)
+
+
+def _joined(extents: Rows) -> Rows:
+    """Join extents that go on where the one before ends, in place and in origin."""
+    if not len(extents):
+        return extents
+    before, after = extents[:-1], extents[1:]
+    goes_on = (before["file"] == after["file"]) & (before["source"] == after["source"])
+    for name in ("offset", "origin"):
+        goes_on &= before[name] + before["length"] == after[name]
+    first = np.flatnonzero(np.concatenate([[True], ~goes_on]))
+    joined = extents[first]
+    joined["length"] = np.add.reduceat(extents["length"], first)
+    return joined

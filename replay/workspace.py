@@ -1,0 +1,194 @@
+"""The fresh directory a replay happens in, and nothing outside it."""
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Set
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from iotrace.replay.files import growth_of
+from iotrace.replay.job import Op
+from iotrace.replay.names import Names
+from iotrace.replay.plan import Plan
+from iotrace.traces.errors import PlanError, ReplayError
+
+PREFIX = "iotrace-replay-"
+_SPARE_SHARE = 0.05
+_REMOVALS = 5  # an interrupted run may still be making files
+
+
+class Workspace:
+    """A directory below `root`, removed at the end.
+
+    Args:
+        root: where to make it; it must exist.
+        keep: leave it there.
+
+    Raises:
+        PlanError: on entering, when the directory cannot be made.
+    """
+
+    def __init__(self, root: Path, keep: bool = False) -> None:
+        self._root = root
+        self._keep = keep
+        self.path = root
+        self.fd = -1
+
+    def __enter__(self) -> Self:
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._root))
+        except OSError as error:
+            raise PlanError(
+                f"no directory can be made in {self._root}: {error.strerror}; "
+                "choose another with --root"
+            ) from error
+        self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self.fd)
+        if self._keep:
+            return
+        for _ in range(_REMOVALS):
+            shutil.rmtree(self.path, ignore_errors=True)
+            if not self.path.exists():
+                return
+        if error is None:
+            raise ReplayError(f"{self.path} could not be removed; remove it by hand")
+
+    def check_space(self, plan: Plan) -> None:
+        """Refuse a plan that would fill the file system.
+
+        Raises:
+            PlanError: there is less room than the plan's files take at a time, and 5 % more.
+        """
+        needed_bytes = int(peak_bytes(plan) * (1 + _SPARE_SHARE))
+        state = os.statvfs(self.path)
+        free_bytes = state.f_bavail * state.f_frsize
+        if needed_bytes > free_bytes:
+            raise PlanError(
+                f"the replay needs {needed_bytes} bytes in {self._root} and {free_bytes} are "
+                "free; choose another place with --root, or less with --op or --steps"
+            )
+
+    def make_directories(self, plan: Plan) -> None:
+        """Make the directories that the plan finds there.
+
+        Raises:
+            PlanError: a directory has the name of a file, or cannot be made.
+        """
+        for directory in directories_before(plan):
+            try:
+                os.mkdir(directory, dir_fd=self.fd)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise PlanError(
+                    f"directory {directory!r} cannot be made in {self.path}: {error.strerror}; "
+                    "choose another place with --root"
+                ) from error
+
+    def clear(self, keep: Set[str] = frozenset()) -> None:
+        """Remove everything but the files in `keep` (relative names)."""
+        for folder, _, names in os.walk(self.path, topdown=False):
+            for name in names:
+                path = Path(folder, name)
+                if str(path.relative_to(self.path)) not in keep:
+                    path.unlink()
+            if folder == str(self.path):
+                continue
+            try:
+                os.rmdir(folder)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+
+
+def directories_before(plan: Plan) -> list[str]:
+    """Return the directories that must be there before the run, parents first."""
+    names = Names()
+    needed: list[str] = []
+    for spec in plan.files:
+        if spec.exists:
+            needed += names.enter(spec.path)
+    rows = plan.requests[plan.requests["path"] >= 0]
+    columns = (rows[name].tolist() for name in ("op", "file", "path", "target"))
+    for op, file, path, target in zip(*columns, strict=True):
+        name = plan.paths[path]
+        needed += names.enter(name)
+        if target >= 0:
+            needed += names.enter(plan.paths[target])
+        if op == Op.MKDIR:
+            names.add_directory(name)
+        elif op == Op.RMDIR:
+            needed += [] if names.has_directory(name) else [name]
+            names.remove_directory(name)
+        elif op == Op.RENAME and file < 0:
+            needed += [] if names.has_directory(name) else [name]
+            names.add_directory(name)
+            names.move_directory(name, plan.paths[target])
+    return list(dict.fromkeys(needed))
+
+
+def peak_bytes(plan: Plan) -> int:
+    """Return the most bytes the plan's files take at any time."""
+    sizes = np.array([spec.initial_size_bytes for spec in plan.files], np.int64)
+    grown = sizes.copy()
+    rows = plan.requests
+    used = rows["file"] >= 0
+    np.maximum.at(grown, rows["file"][used], growth_of(rows)[used])
+    first = np.full(len(sizes), 0)
+    index = np.arange(len(rows))
+    files, begin = np.unique(rows["file"][used], return_index=True)
+    first[files] = index[used][begin]
+    first[[i for i, spec in enumerate(plan.files) if spec.exists]] = 0
+    changes = np.zeros(len(rows) + 1, np.int64)
+    np.add.at(changes, first, grown)
+    for file, place in _removals(plan).items():
+        changes[place] -= grown[file]
+    return int(np.cumsum(changes).max(initial=0))
+
+
+def _removals(plan: Plan) -> dict[int, int]:
+    """Return, per file that loses its last name, the request that takes it."""
+    names: dict[str, int] = {}
+    count: dict[int, int] = {}
+    gone: dict[int, int] = {}
+
+    def bind(name: str, file: int, place: int) -> None:
+        release(name, place)
+        names[name] = file
+        count[file] = count.get(file, 0) + 1
+        gone.pop(file, None)
+
+    def release(name: str, place: int) -> None:
+        file = names.pop(name, None)
+        if file is not None:
+            count[file] -= 1
+            if not count[file]:
+                gone[file] = place
+
+    rows = plan.requests
+    named = np.flatnonzero((rows["path"] >= 0) & (rows["file"] >= 0))
+    columns = (named, *(rows[name][named] for name in ("op", "file", "path", "target")))
+    for place, op, file, path, target in zip(*(c.tolist() for c in columns), strict=True):
+        name = plan.paths[path]
+        if op == Op.UNLINK:
+            release(name, place)
+        elif op in (Op.RENAME, Op.LINK):
+            bind(plan.paths[target], file, place)
+            if op == Op.RENAME:
+                release(name, place)
+        elif names.get(name) != file:
+            bind(name, file, place)
+    return gone
