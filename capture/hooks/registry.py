@@ -2,8 +2,12 @@
 
 A hook is a file of this folder with a function `bind(module, spans)`, called once
 the engine's module has been imported. It puts its wrappers in place, or raises
-`CannotBind` before it has changed anything. To add an engine, write the file and
-add the line.
+`CannotBind` before it has changed anything; either way a note says so in the trace.
+
+To add an engine, write the file and add the line. The file opens a span around each
+save and load (`Spans.create`, `enter`, `engage`, `leave`) and writes the rows of the
+tensors in it (`tensors.emit_rows`). What the engine does by way of another hooked
+engine then belongs to its span, on the same thread.
 """
 
 from __future__ import annotations

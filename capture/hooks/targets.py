@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing import Any
 
+# Classes that hand all they are given to a file: module, name, where the file is.
+WRAPPERS = (
+    ("tempfile", "_TemporaryFileWrapper", "file"),
+    ("fsspec.implementations.local", "LocalFileOpener", "f"),
+)
+
 
 class Target(NamedTuple):
     """A file and a position in it.
@@ -33,8 +39,8 @@ NOWHERE = Target(None, 0)
 def target_of(destination: Any) -> Target:
     """Return the target of a path or of an open file.
 
-    Only the file objects of `io` and `tempfile` are asked: a method of another
-    class may do anything, and what it writes may lie anywhere.
+    Only file objects of known classes are asked: a method of another class may do
+    anything, and what it writes may lie anywhere.
     """
     if isinstance(destination, (str, os.PathLike)):
         return Target(absolute(os.fspath(destination)), 0)
@@ -68,9 +74,9 @@ def absolute(path: str | bytes) -> str:
 
 
 def unwrapped(destination: Any) -> Any:
-    """Return the file inside a named temporary file, anything else as it is."""
-    tempfile = sys.modules.get("tempfile")
-    wrapper = getattr(tempfile, "_TemporaryFileWrapper", None)
-    if wrapper is not None and type(destination) is wrapper:
-        return destination.file
+    """Return the file inside an object of a known wrapper class, anything else as it is."""
+    for module, name, attribute in WRAPPERS:
+        wrapper = getattr(sys.modules.get(module), name, None)
+        if wrapper is not None and type(destination) is wrapper:
+            return getattr(destination, attribute)
     return destination

@@ -200,8 +200,8 @@ class ZipReads(Reads):
         where the next one begins.
         """
         reader = self._reader
-        if not hasattr(reader, "get_record_header_offset"):  # before torch 2.7
-            return {read.name: reader.get_record_offset(read.name) for read in self.reads}
+        if not hasattr(reader, "get_record_header_offset"):
+            return self._header_offsets()
         lengths = {read.name: read.length for read in self.reads}
         headers = sorted(
             (reader.get_record_header_offset(name), name) for name in reader.get_all_records()
@@ -215,6 +215,18 @@ class ZipReads(Reads):
             if offset + length + descriptor_bytes(header, length) == next_header:
                 offsets[name] = offset
         return offsets
+
+    def _header_offsets(self) -> dict[str | None, int]:
+        """Return the payload offsets that the records' own headers tell.
+
+        Before torch 2.7 the reader did not give its directory away: it reads each
+        header again, some 30 bytes, which are not the job's and not recorded.
+        """
+        self.emitter.pause()
+        try:
+            return {read.name: self._reader.get_record_offset(read.name) for read in self.reads}
+        finally:
+            self.emitter.resume()
 
 
 class RecordReader:

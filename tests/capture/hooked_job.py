@@ -46,6 +46,22 @@ def notes_of(log: RawLog) -> list[dict[str, Any]]:
     ]
 
 
+def requests_below(folder: Path, job: Job) -> list[tuple[str, int, int, int]]:
+    """Return (op, offset, length, result) of each request on files in a folder, in order."""
+    found = []
+    for log in job.logs:
+        files = {
+            int(log.column("file")[row])
+            for row in log.rows("file").tolist()
+            if os.fsdecode(log.text(row)).startswith(f"{folder}/")
+        }
+        for record in log.records[log.column("op") > log.header.op_names.index("note")]:
+            if int(record["file"]) in files:
+                op = log.header.op_names[int(record["op"])]
+                found.append((op, *(int(record[key]) for key in ("offset", "length", "result"))))
+    return found
+
+
 def environment(log_dir: Path | None, boot: Path = BOOT) -> dict[str, str]:
     """Return what the launcher adds to a job's environment; nothing without a folder."""
     if log_dir is None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from .hooked_job import Job, run_job
+from .hooked_job import Job, requests_below, run_job
 
 JOBS = Path(__file__).parent / "jobs"
-UNLOADED = {"recent_kinds.legacy", "ragged.legacy", "by_name.bin", "no_tensors.pt"}
+UNLOADED = {"recent_kinds.legacy", "ragged.legacy", "by_name.bin", "fsspec.bin"}
 
 
 @pytest.fixture(scope="module")
@@ -188,3 +188,33 @@ def test_files_and_job_are_the_same_as_without_hooks(
     assert len(names) > 20
     for name in names:
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_the_hooks_make_no_request(tmp_path: Path) -> None:
+    """What they must know follows from what torch does: a look at the file would be I/O."""
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import sys, torch\n"
+        "path = sys.argv[1] + '/x.pt'\n"
+        "state = {str(i): torch.full((i * 1000,), float(i)) for i in range(20)}\n"
+        "torch.save(state, path)\n"
+        "torch.load(path), torch.load(path, mmap=True)\n"
+        "with open(path, 'r+b') as file:\n"
+        "    file.seek(64)\n"
+        "    torch.save(state, file)\n"
+        "    file.seek(64)\n"
+        "    torch.load(file)\n"
+        "torch.save(state['3'], path, _use_new_zipfile_serialization=False)\n"
+        "torch.load(path)\n"
+    )
+    folder = tmp_path / "files"
+    folder.mkdir()
+
+    hooked = run_job(tmp_path / "hooked", script, folder)
+    unhooked = run_job(tmp_path / "unhooked", script, folder, boot=tmp_path / "nowhere.py")
+
+    assert unhooked.notes("hook") == []
+    assert len(hooked.notes("tensor")) == 20 * 5 + 2
+    requests = requests_below(folder, hooked)
+    assert len(requests) > 100
+    assert requests == requests_below(folder, unhooked)

@@ -15,6 +15,7 @@ from collections import OrderedDict, deque, namedtuple
 from dataclasses import dataclass
 from pathlib import Path
 
+import fsspec
 import torch
 from torch import nn
 from torch.utils.serialization import config
@@ -262,6 +263,10 @@ def save_targets(folder, truth):
     with tempfile.NamedTemporaryFile(dir=folder, delete=False, suffix=".tmp") as file:
         torch.save(obj, file)
     expected_at(file.name)
+    with fsspec.open(f"file://{folder}/fsspec.bin", "wb") as file:
+        file.write(b"#" * 77)
+        torch.save(obj, file)
+    expected_at(folder / "fsspec.bin")
     for alignment in (1, 256, 4096):
         config.save.storage_alignment = alignment
         torch.save(obj, folder / f"aligned{alignment}.pt")
