@@ -180,6 +180,26 @@ OPEN_AT_CHECKED(__openat64_2)
 CREATE(creat)
 CREATE(creat64)
 
+/* The first field of struct open_how, all that is needed of it. */
+static int flags_of(const struct open_how *how)
+{
+	uint64_t flags;
+
+	__builtin_memcpy(&flags, how, sizeof(flags));
+	return (int)flags;
+}
+
+/* A wrapper of libc since glibc 2.43. The kernel has read `how` if it did not fail on it. */
+EXPORT int openat2(int at, const char *path, const struct open_how *how, size_t bytes)
+{
+	struct opening opening = opening_begin(at, path, O_RDONLY, 0);
+	int fd = real.openat2(at, path, how, bytes);
+
+	if (fd >= 0)
+		opening.flags = flags_of(how);
+	return opening_end(opening, fd);
+}
+
 /* The names are known only afterwards: the pattern is filled in by the call. */
 #define MAKE_TEMPORARY(name, parameters, arguments, extra_flags)              \
 	EXPORT int name parameters                                            \

@@ -5,6 +5,23 @@
 
 #include "dlsym.h"
 
+/* The bounds of this library in memory; the linker defines them. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+/*
+ * The definition after ours. Where libc was preloaded by the job and stands
+ * before us, the first one of all, unless that is ours.
+ */
+static void *find(const char *name)
+{
+	const char *found = dlsym(RTLD_NEXT, name);
+
+	if (!found)
+		found = dlsym(RTLD_DEFAULT, name);
+	return found >= __ehdr_start && found < _end ? NULL : (void *)found;
+}
+
 #define EARLY_SYSTEM_CALL(type, name, parameters, ...)                        \
 	static type early_##name parameters                                   \
 	{                                                                     \
@@ -16,7 +33,7 @@ FOR_EACH_SYSTEM_CALL(EARLY_SYSTEM_CALL)
 	static type early_##name parameters                                   \
 	{                                                                     \
 		type(*next) parameters;                                       \
-		void *found = dlsym(RTLD_NEXT, #name);                        \
+		void *found = find(#name);                                    \
                                                                               \
 		memcpy(&next, &found, sizeof(next));                          \
 		return next arguments;                                        \
@@ -29,7 +46,7 @@ struct real_functions real = {FOR_EACH_SYSTEM_CALL(EARLY) FOR_EACH_FUNCTION(EARL
 /* A name this libc lacks keeps its early definition: the kernel may know the call. */
 static void resolve(const char *name, void *slot)
 {
-	void *found = dlsym(RTLD_NEXT, name);
+	void *found = find(name);
 
 	if (found)
 		memcpy(slot, &found, sizeof(found));

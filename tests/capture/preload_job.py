@@ -72,10 +72,10 @@ def requests_of(log: RawLog) -> Iterator[Request]:
     """Yield the requests of one log, thread by thread."""
     ops, apis = log.header.op_names, log.header.api_names
     sources = log.header.offset_source_names
-    paths = {int(log.records[row]["file"]): log.text(row) for row in log.rows("file").tolist()} | {
-        0: b""
-    }
-    for row, record in enumerate(log.records):
+    records = log.records
+    paths = {0: b""}
+    paths |= {int(records["file"][row]): log.text(row) for row in log.rows("file").tolist()}
+    for row, record in enumerate(records):
         if ops[record["op"]] in ("file", "note", "counter", "thread"):
             continue
         numbers: dict[str, Any] = {

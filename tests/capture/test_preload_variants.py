@@ -147,7 +147,7 @@ def test_closing_many_descriptors_closes_each_file(captured: Captured) -> None:
 
 
 VARIANTS = re.compile(
-    r"(__)?(open(at)?|creat)(64)?(_2)?|(__)?p?(read|write)v?(64)?(v2)?(_chk)?|__p?read(64)?_chk"
+    r"(__)?(open(at)?|creat)(64)?(_2)?|openat2|(__)?p?(read|write)v?(64)?(v2)?(_chk)?|__p?read(64)?_chk"
     r"|(__)?lseek(64)?|(__)?dup[23]?|(__)?fcntl(64)?|(__)?close(_range|from)?|f?truncate(64)?"
     r"|(posix_)?fallocate(64)?|posix_fadvise(64)?|mko?stemps?(64)?|mkdtemp|rename(at2?)?"
     r"|(un)?link(at)?|mkdir(at)?|rmdir|remove|mmap(64)?|munmap|(posix_)?madvise|msync"

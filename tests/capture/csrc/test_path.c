@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* usage: test_path FOLDER */
+#include "path.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "check.h"
+#include "inode.h"
+
+static bool is(const struct path *path, const char *expected)
+{
+	return path->bytes == strlen(expected) && memcmp(path->text, expected, path->bytes) == 0;
+}
+
+int main(int argc, char **argv)
+{
+	char folder[PATH_MAX], expected[PATH_MAX + 64], overlong[PATH_MAX + 10];
+	struct path path;
+	struct inode inode, same;
+	struct stat status;
+	int fd;
+
+	CHECK(argc == 2 && realpath(argv[1], folder) && chdir(folder) == 0);
+	path_resolve(&path, AT_FDCWD, "/a//b/../c");
+	CHECK(is(&path, "/a//b/../c"));
+	path_resolve(&path, AT_FDCWD, "x");
+	snprintf(expected, sizeof(expected), "%s/x", folder);
+	CHECK(is(&path, expected));
+	path_resolve(&path, AT_FDCWD, "");
+	CHECK(is(&path, folder));
+	fd = open(folder, O_RDONLY | O_DIRECTORY);
+	CHECK(fd >= 0 && chdir("/") == 0);
+	path_resolve(&path, fd, "y/z");
+	snprintf(expected, sizeof(expected), "%s/y/z", folder);
+	CHECK(is(&path, expected));
+	path_resolve(&path, AT_FDCWD, "top");
+	CHECK(is(&path, "/top"));
+	memset(overlong, 'o', sizeof(overlong) - 1);
+	overlong[sizeof(overlong) - 1] = '\0';
+	path_resolve(&path, fd, overlong);
+	CHECK(path.bytes == PATH_MAX);
+
+	snprintf(expected, sizeof(expected), "%s/gone", folder);
+	fd = open(expected, O_RDWR | O_CREAT, 0600);
+	CHECK(fd >= 0 && write(fd, "1234", 4) == 4 && fstat(fd, &status) == 0);
+	CHECK(inode_of_descriptor(fd, &inode) == 0);
+	CHECK(inode.device == status.st_dev && inode.number == status.st_ino);
+	CHECK(inode.bytes == 4 && S_ISREG(inode.mode) && inode.links == 1);
+	CHECK(inode_of(AT_FDCWD, expected, 0, &same) == 0);
+	CHECK(memcmp(&inode, &same, sizeof(inode)) == 0);
+	CHECK(unlink(expected) == 0);
+	path_of_descriptor(&path, fd);
+	CHECK(is(&path, expected)); /* without " (deleted)" */
+	CHECK(inode_of(AT_FDCWD, expected, 0, &same) == -ENOENT && same.number == 0);
+	path_of_descriptor(&path, -1);
+	CHECK(path.bytes == 0);
+	CHECK(close(fd) == 0);
+
+	path_resolve(&path, AT_FDCWD, "/proc/self/io");
+	CHECK(path_is_kernel_file(&path));
+	path_resolve(&path, AT_FDCWD, "/process");
+	CHECK(!path_is_kernel_file(&path));
+	return 0;
+}
