@@ -1,0 +1,183 @@
+"""`iotrace capture` and `recover` at the command line: what is refused, what is left behind."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from iotrace.traces.reader import read_trace
+
+from .command import IOTRACE, assert_one_line_error, iotrace
+
+WRITER = "import sys; open(sys.argv[1], 'wb').write(bytes(100000))"
+
+
+def writer(path: Path) -> list[object]:
+    """A job that writes 100,000 bytes to `path`."""
+    return [sys.executable, "-c", WRITER, path]
+
+
+def test_a_capture_ends_with_what_was_seen_and_what_to_type_next(tmp_path: Path) -> None:
+    """The user need not read a manual to go on."""
+    trace = tmp_path / "trace.parquet"
+    done = iotrace("capture", "-o", trace, "--", *writer(tmp_path / "out.bin"))
+    assert done.returncode == 0
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert "97.7 KiB written" in lines[0]
+    assert "complete" in lines[0]
+    assert f"iotrace show {trace}" in lines[1]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.bin", "trace.parquet"]
+
+
+def test_the_jobs_own_options_need_no_dashes_before_it(tmp_path: Path) -> None:
+    """`iotrace capture python -c ...` must not take -c for its own."""
+    trace = tmp_path / "trace.parquet"
+    done = iotrace("capture", "-q", "-o", trace, *writer(tmp_path / "out.bin"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read_trace(trace).metadata.command[1:2] == ("-c",)
+
+
+@pytest.mark.parametrize("status", [1, 2, 77])
+def test_the_jobs_failure_is_the_captures(tmp_path: Path, status: int) -> None:
+    """Scripts that check the status go on working; the trace is written all the same."""
+    trace = tmp_path / "trace.parquet"
+    job = f"{WRITER}; sys.exit({status})"
+    done = iotrace(*("capture", "-o", trace, "--", sys.executable, "-c", job), tmp_path / "out.bin")
+    assert done.returncode == status
+    assert len(read_trace(trace)) > 0
+
+
+def assert_job_not_started(tmp_path: Path, *options: object, status: int, words: str) -> None:
+    """The capture is refused in one line and the job's file is not there."""
+    before = sorted(tmp_path.rglob("*"))
+    done = iotrace("capture", *options, "--", *writer(tmp_path / "out.bin"), cwd=tmp_path)
+    assert_one_line_error(done, status, words)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_output_that_exists_is_refused_before_the_job(tmp_path: Path) -> None:
+    """Hours of training must not end in a refusal, nor an earlier trace be lost."""
+    trace = tmp_path / "trace.parquet"
+    trace.write_text("precious")
+    assert_job_not_started(tmp_path, status=2, words="--force")
+    assert trace.read_text() == "precious"
+    done = iotrace("capture", "--force", "-o", trace, "--", *writer(tmp_path / "out.bin"))
+    assert done.returncode == 0
+    assert len(read_trace(trace)) > 0
+
+
+def test_an_output_in_a_missing_folder_is_refused_before_the_job(tmp_path: Path) -> None:
+    """The folder is named, not only the file."""
+    output = tmp_path / "missing" / "trace.parquet"
+    assert_job_not_started(tmp_path, "-o", output, status=2, words=str(output.parent))
+
+
+def test_an_output_where_nothing_can_be_written_is_refused_before_the_job(tmp_path: Path) -> None:
+    """/proc refuses even root, as a read-only mount does."""
+    assert_job_not_started(tmp_path, "-o", "/proc/trace.parquet", status=2, words="/proc")
+
+
+def test_an_output_that_is_a_folder_is_refused_before_the_job(tmp_path: Path) -> None:
+    """A trace is one file."""
+    assert_job_not_started(tmp_path, "-o", tmp_path, status=2, words="folder")
+
+
+def test_a_command_that_does_not_exist_ends_with_127(tmp_path: Path) -> None:
+    """As the shell does; nothing is left behind."""
+    done = iotrace("capture", "--", "no-such-program", cwd=tmp_path)
+    assert_one_line_error(done, 127, "no-such-program")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_that_is_not_executable_ends_with_126(tmp_path: Path) -> None:
+    """As the shell does."""
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n")
+    done = iotrace("capture", "--", script, cwd=tmp_path)
+    assert_one_line_error(done, 126, "job.sh")
+    assert list(tmp_path.iterdir()) == [script]
+
+
+def test_a_capture_without_a_command_is_explained(tmp_path: Path) -> None:
+    """The usage, in one line."""
+    assert_one_line_error(iotrace("capture", "-o", tmp_path / "t.parquet"), 2, "COMMAND")
+
+
+def test_an_interrupt_reaches_the_job_and_the_trace_is_kept(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a run is how many captures end."""
+    trace, ready = tmp_path / "trace.parquet", tmp_path / "out.bin"
+    job = f"{WRITER}; import time; time.sleep(60)"
+    capture = subprocess.Popen(
+        [str(IOTRACE), "capture", "-o", trace, "--", sys.executable, "-c", job, ready],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 30
+    while not (ready.exists() and ready.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(capture.pid, signal.SIGINT)
+    _, said = capture.communicate(timeout=60)
+    assert capture.returncode == 130
+    assert "97.7 KiB written" in said
+    assert len(read_trace(trace)) > 0
+
+
+def test_raw_logs_are_kept_on_request(tmp_path: Path) -> None:
+    """For recover, and for whoever wants to see the facts behind a trace."""
+    raw, trace = tmp_path / "raw", tmp_path / "trace.parquet"
+    job = writer(tmp_path / "out.bin")
+    done = iotrace("capture", "-o", trace, "--raw-dir", raw, "--keep-raw", "--", *job)
+    assert done.returncode == 0, done.stderr
+    assert list(raw.glob("*.raw"))
+    again = tmp_path / "again.parquet"
+    recovered = iotrace("recover", raw, "-o", again)
+    assert recovered.returncode == 0, recovered.stderr
+    assert "97.7 KiB written" in recovered.stderr
+    assert len(read_trace(again)) == len(read_trace(trace))
+
+
+def test_a_trace_that_does_not_fit_the_disk_leaves_the_raw_logs(tmp_path: Path) -> None:
+    """The job's hours are not lost: the message says how to make the trace elsewhere."""
+    full = tmp_path / "full"
+    full.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=100", "tmpfs", str(full)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a file system needs root")
+    try:
+        (full / "ballast").write_bytes(bytes(4096))
+        raw = tmp_path / "raw"
+        done = iotrace(
+            *("capture", "-o", full / "trace.parquet", "--raw-dir", raw, "--"),
+            *writer(tmp_path / "out.bin"),
+        )
+        assert_one_line_error(done, 1, os.strerror(errno.ENOSPC), f"iotrace recover {raw}")
+        assert [p.name for p in full.iterdir()] == ["ballast"]
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+    assert iotrace("recover", raw, "-o", tmp_path / "t.parquet").returncode == 0
+
+
+def test_recover_of_a_folder_without_raw_logs_is_refused(tmp_path: Path) -> None:
+    """A wrong folder is the commonest mistake."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    for raw in (folder, tmp_path / "none"):
+        done = iotrace("recover", raw, "-o", tmp_path / "t.parquet")
+        assert_one_line_error(done, 2, raw.name)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_recover_does_not_overwrite_without_force(tmp_path: Path) -> None:
+    """As every output of the tool."""
+    trace = tmp_path / "t.parquet"
+    trace.write_text("precious")
+    assert_one_line_error(iotrace("recover", tmp_path, "-o", trace), 2, "--force")
+    assert trace.read_text() == "precious"

@@ -1,0 +1,148 @@
+"""`iotrace capture`: run a job and write down what it does to storage."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from iotrace.capture import session
+from iotrace.tools.output import check_output
+from iotrace.tools.render import format_bytes, format_rate, plural, printable
+from iotrace.traces.errors import CaptureError
+from iotrace.traces.summary import summarize
+from iotrace.traces.trace import Trace
+from iotrace.traces.writer import write_trace
+
+
+class TraceNotWrittenError(CaptureError):
+    """The job ran and its trace is not there."""
+
+    exit_code = 1
+
+
+_SCOPE = "Which files"
+_RAW = "Raw logs"
+
+
+def capture(
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="The job and its arguments, after --.")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The trace to write.")
+    ] = Path("trace.parquet"),
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GLOB",
+            help="Record only files whose absolute path matches; may be repeated.",
+            show_default="what the job writes, and what it reads outside system folders",
+            rich_help_panel=_SCOPE,
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GLOB",
+            help="Leave out files whose absolute path matches; may be repeated.",
+            show_default="none",
+            rich_help_panel=_SCOPE,
+        ),
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Record reads of the interpreter, packages and system folders too.",
+            rich_help_panel=_SCOPE,
+        ),
+    ] = False,
+    keep_raw: Annotated[
+        bool,
+        typer.Option(
+            "--keep-raw", help="Keep the raw logs beside the trace.", rich_help_panel=_RAW
+        ),
+    ] = False,
+    raw_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for the raw logs while the job runs; local storage is best.",
+            show_default="a new folder beside FILE",
+            rich_help_panel=_RAW,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Say nothing besides errors.")
+    ] = False,
+) -> int:
+    """Run COMMAND, record what it does to storage, and end with COMMAND's exit status.
+
+    The job is not changed: its output, signals and exit status are its own. If the job or this
+    command is killed, `iotrace recover` makes a trace of the raw logs.
+
+    \b
+    Examples:
+      iotrace capture -- python train.py
+      iotrace capture -o ckpt.parquet --include '/scratch/*' -- torchrun train.py
+    """
+    check_output(output, force=force)
+    options = session.CaptureOptions(
+        raw_dir=raw_dir or session.raw_dir_beside(output),
+        include=tuple(include or ()),
+        exclude=tuple(exclude or ()),
+        everything=everything,
+    )
+    try:
+        captured = session.capture(command, options)
+        write_trace(captured.trace, output, force=force)
+    except OSError as error:
+        raise TraceNotWrittenError(
+            f"the job has run, but its trace cannot be written: {error.strerror or error}; "
+            f"finish with `iotrace recover {shlex.quote(str(options.raw_dir))} -o FILE`"
+        ) from error
+    if not keep_raw:
+        session.remove_raw_dir(captured.raw_dir)
+    if not quiet:
+        for note in captured.notes:
+            print(f"iotrace: note: {printable(note)}", file=sys.stderr)
+        describe(captured.trace, output)
+    return captured.status
+
+
+def describe(trace: Trace, output: Path) -> None:
+    """Say on stderr what is in a trace, whether it is complete, and what to type next."""
+    summary = summarize(trace)
+    if not summary.requests:
+        seen = "no file in scope was touched; --all or --include widens the scope"
+    else:
+        parts = [
+            f"{format_bytes(size_bytes)} {verb}{f' at {rate}' if size_bytes else ''}"
+            for size_bytes, verb, rate in (
+                (
+                    summary.bytes_written,
+                    "written",
+                    format_rate(summary.bytes_written, summary.write_seconds),
+                ),
+                (
+                    summary.bytes_read,
+                    "read",
+                    format_rate(summary.bytes_read, summary.read_seconds),
+                ),
+            )
+        ]
+        seen = f"{', '.join(parts)} on {plural(len(summary.files), 'file')}"
+    print(f"iotrace: {seen}; {_completeness(summary.problems)}", file=sys.stderr)
+    print(f"iotrace: next: iotrace show {shlex.quote(str(output))}", file=sys.stderr)
+
+
+def _completeness(problems: tuple[str, ...]) -> str:
+    if not problems:
+        return "complete"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"INCOMPLETE: {printable(problems[0])}{more}"

@@ -1,0 +1,38 @@
+"""`iotrace recover`: a trace from the raw logs of a killed run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from iotrace.capture import session
+from iotrace.tools.commands.capture import describe
+from iotrace.tools.output import check_output
+from iotrace.traces.writer import write_trace
+
+
+def recover(
+    raw_dir: Annotated[
+        Path, typer.Argument(metavar="RAW_DIR", help="Folder that a capture left behind.")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The trace to write.")
+    ] = Path("trace.parquet"),
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing on success.")] = False,
+) -> None:
+    """Make a trace of the raw logs of a capture that was killed.
+
+    The raw logs stay; remove RAW_DIR once the trace is what you need.
+
+    \b
+    Examples:
+      iotrace recover trace.parquet.raw -o trace.parquet
+    """
+    check_output(output, force=force)
+    trace = session.recover(raw_dir)
+    write_trace(trace, output, force=force)
+    if not quiet:
+        describe(trace, output)
