@@ -172,6 +172,7 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
     for mount in metadata.mounts:
         free = f", {format_bytes(mount.free_bytes)} free" if mount.free_bytes is not None else ""
         yield "storage", f"{mount.file_system or 'unknown'} on {mount.path}{free}"
+    yield from _made_by(metadata)
     yield "engine", ", ".join(summary.engines) or "none recognised"
     shape = [plural(len(summary.steps), "step"), plural(summary.processes, "process")]
     shape += [plural(len(summary.ranks), "rank")] if summary.ranks else []
@@ -179,6 +180,13 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
     yield "holds", ", ".join(shape)
     if summary.complete:
         yield "complete", "yes, nothing is known to be missing"
+
+
+def _made_by(metadata: Metadata) -> Iterator[tuple[str, str]]:
+    """Yield how the trace came to be, where that is more than a capture."""
+    for entry in metadata.history:
+        if entry.action != "capture":
+            yield entry.action, entry.detail or "done"
 
 
 def _print_transfers(terminal: Terminal, overview: Overview) -> None:
@@ -196,8 +204,8 @@ def _print_transfers(terminal: Terminal, overview: Overview) -> None:
         ("bandwidth", *map(format_rate, moved, seconds)),
         ("mean request", *(_mean_request(s, n) for s, n in zip((write, read), moved, strict=True))),
         (f"{format_bytes(ALIGNMENT_BYTES)}-aligned", *map(_aligned, (write, read))),
-        ("most in flight", *(format_count(s.max_concurrency) for s in (write, read))),
-        ("mean in flight", *(f"{s.mean_concurrency:.1f}" for s in (write, read))),
+        ("most in flight", *(format_count(s.max_concurrency or None) for s in (write, read))),
+        ("mean in flight", *(_mean_in_flight(s) for s in (write, read))),
     ]
     columns = (Column(""), Column("write", right=True), Column("read", right=True))
     print_table(terminal, columns, rows)
@@ -243,6 +251,10 @@ def _print_sizes(terminal: Terminal, summary: Summary) -> None:
 
 def _mean_request(summary: Summary, moved_bytes: int) -> str:
     return format_bytes(moved_bytes / summary.data_requests) if summary.data_requests else NONE
+
+
+def _mean_in_flight(summary: Summary) -> str:
+    return f"{summary.mean_concurrency:.1f}" if summary.data_requests else NONE
 
 
 def _aligned(summary: Summary) -> str:

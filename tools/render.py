@@ -77,6 +77,12 @@ def format_seconds(seconds: float | None) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
+def format_range(low: str, high: str) -> str:
+    """Return two formatted figures as one, a common unit said once: `1.20 - 1.41 ms`."""
+    value, _, unit = low.partition(" ")
+    return f"{value if high.endswith(f' {unit}') else low} - {high}"
+
+
 def format_share(part: int | float, whole: int | float) -> str:
     """Return `part` of `whole` in percent; never 100 % or 0 % for what is not quite that."""
     if not whole:
@@ -124,7 +130,9 @@ def facts(pairs: Iterable[tuple[str, str]], width: int) -> list[str]:
     indent = max((len(label) for label, _ in listed), default=0) + len(_GAP)
     lines: list[str] = []
     for label, value in listed:
-        wrapped = textwrap.wrap(value, max(width - indent, _MIN_SHRUNK)) or [""]
+        wrapped = textwrap.wrap(
+            value, max(width - indent, _MIN_SHRUNK), break_on_hyphens=False
+        ) or [""]
         lines.append(f"{label:{indent}}{wrapped[0]}".rstrip())
         lines += [" " * indent + rest for rest in wrapped[1:]]
     return lines
@@ -155,7 +163,9 @@ def print_problems(terminal: Console, title: str, problems: Sequence[str]) -> No
     """Print what the reader must not overlook: a title and one wrapped item per problem."""
     terminal.print(Text(title, style="bold red"))
     for problem in problems:
-        lines = textwrap.wrap(printable(problem), terminal.width - 4) or [""]
+        lines = textwrap.wrap(printable(problem), terminal.width - 4, break_on_hyphens=False) or [
+            ""
+        ]
         terminal.print(Text("\n".join([f"  ! {lines[0]}", *(f"    {x}" for x in lines[1:])])))
 
 

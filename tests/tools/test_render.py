@@ -6,6 +6,7 @@ from iotrace.tools.render import (
     Column,
     facts,
     format_bytes,
+    format_range,
     format_rate,
     format_seconds,
     format_share,
@@ -56,6 +57,14 @@ def test_a_rate_without_time_or_bytes_is_absent() -> None:
     """Nothing is divided by zero, and no bandwidth is made up."""
     assert format_rate(1 << 30, 2.0) == "512 MiB/s"
     assert format_rate(1 << 30, 0.0) == format_rate(0, 1.0) == format_rate(1, None) == "-"
+
+
+def test_a_range_says_a_common_unit_once() -> None:
+    """It is the widest cell of a table."""
+    assert format_range("1.20 ms", "1.41 ms") == "1.20 - 1.41 ms"
+    assert format_range("870 µs", "1.41 ms") == "870 µs - 1.41 ms"
+    assert format_range("1 MiB/s", "2 MiB/s") == "1 - 2 MiB/s"
+    assert format_range("5 s", "1 ms") == "5 s - 1 ms"
 
 
 def test_a_share_is_never_rounded_to_all_or_nothing() -> None:

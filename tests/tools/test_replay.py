@@ -1,0 +1,230 @@
+"""`iotrace replay` at the command line: what is shown, refused and left behind."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from iotrace.traces.reader import read_trace
+
+from .command import assert_fits, assert_one_line_error, iotrace
+from .conftest import SIZE, SIZES, Make, checkpoint_rows
+
+KEYS = {
+    *("trace", "executor", "transforms", "layout", "recorded", "planned", "replayed"),
+    *("verified", "degraded", "errors"),
+}
+COUNTS = {"requests", "data_requests", "files", "bytes_written", "bytes_read"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty folder to replay in."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 512 KiB, half of what the small trace writes."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a file system needs root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_replay_is_compared_with_its_recording(small_trace: Path, root: Path) -> None:
+    """One table: what was recorded, what was replayed, and by how much it differs."""
+    done = iotrace("replay", small_trace, "--root", root)
+    assert done.returncode == 0, done.stderr
+    assert_fits(done.stdout)
+    assert ["recorded", "replayed", "ratio"] in map(str.split, done.stdout.splitlines())
+    lines = {line.split("  ")[0]: line.split() for line in done.stdout.splitlines()}
+    assert lines["reads and writes"][-3:] == [str(2 * len(SIZES))] * 2 + ["1x"]
+    assert lines["bytes written"][-1] == "1x"
+    assert {"write, completed", "write, durable", "read"} <= lines.keys()
+    assert {"latency p50", "latency p99", "latency max"} <= lines.keys()
+    assert "--coalesce --direct" in done.stderr
+    assert list(root.iterdir()) == []
+
+
+def test_json_has_the_documented_keys(small_trace: Path, root: Path) -> None:
+    """Scripts rely on them."""
+    done = iotrace("replay", small_trace, "--root", root, "--json", "-", "--repeat", 2)
+    result = json.loads(done.stdout)
+    assert result.keys() == KEYS
+    assert result["recorded"].keys() >= COUNTS
+    assert COUNTS | {"padding_bytes"} <= result["planned"].keys()
+    assert COUNTS | {"padding_bytes"} <= result["replayed"].keys()
+    assert result["replayed"]["bytes_written"] == result["recorded"]["bytes_written"] == SIZE
+    for key in ("write_seconds", "read_seconds", "durable_seconds"):
+        assert len(result["replayed"][key]) == 2
+        assert all(seconds > 0 for seconds in result["replayed"][key])
+    assert result["replayed"]["latency_us"].keys() == {"p50", "p99", "max"}
+    assert result["verified"] is None
+    assert result["errors"] == []
+
+
+def test_repeated_runs_show_their_interval(small_trace: Path, root: Path) -> None:
+    """A single number hides the noise."""
+    done = iotrace("replay", small_trace, "--root", root, "--repeat", 3)
+    assert_fits(done.stdout)
+    assert "95 % interval" in done.stdout
+    assert "medians of 3 runs" in done.stdout
+
+
+def test_options_reshape_the_requests(small_trace: Path, root: Path) -> None:
+    """Fewer requests, the same bytes, proven."""
+    done = iotrace(
+        *("replay", small_trace, "--root", root, "--coalesce", "--align", "--direct"),
+        *("--verify", "--json", "-"),
+    )
+    result = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert result["planned"]["data_requests"] < result["recorded"]["data_requests"]
+    assert result["replayed"]["bytes_written"] == SIZE
+    assert result["verified"] is True
+    assert len(result["transforms"]) == 3
+
+
+def test_a_size_switches_its_transform_on(small_trace: Path, root: Path) -> None:
+    """`--coalesce-size 8MiB` without `--coalesce` can only mean one thing."""
+    done = iotrace("replay", small_trace, "--root", root, "--coalesce-size", "1MiB", "--json", "-")
+    result = json.loads(done.stdout)
+    assert result["planned"]["data_requests"] < result["recorded"]["data_requests"]
+
+
+def test_one_op_alone_is_replayed(small_trace: Path, root: Path) -> None:
+    """Savers and loaders are studied apart."""
+    for op, other in (("write", "bytes_read"), ("read", "bytes_written")):
+        done = iotrace("replay", small_trace, "--root", root, "--op", op, "--json", "-")
+        assert done.returncode == 0, done.stderr
+        replayed = json.loads(done.stdout)["replayed"]
+        assert replayed[other] == 0
+        assert replayed["bytes_written"] + replayed["bytes_read"] == SIZE
+
+
+def test_the_tensor_layer_gives_a_request_per_tensor(small_trace: Path, root: Path) -> None:
+    """What the engine meant instead of what it did."""
+    done = iotrace("replay", small_trace, "--root", root, "--layer", "tensor", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["planned"]["data_requests"] == 2
+
+
+def test_a_dry_run_touches_nothing(small_trace: Path, root: Path) -> None:
+    """A plan can be judged without a disk."""
+    before = root.stat().st_mtime_ns
+    done = iotrace("replay", small_trace, "--root", root, "--coalesce", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert_fits(done.stdout)
+    assert ["recorded", "planned", "ratio"] in map(str.split, done.stdout.splitlines())
+    assert "durable" not in done.stdout
+    assert root.stat().st_mtime_ns == before
+
+
+def test_kept_files_are_named(small_trace: Path, root: Path) -> None:
+    """--keep is useless if the folder must be searched for."""
+    done = iotrace("replay", small_trace, "--root", root, "--keep")
+    (kept,) = root.iterdir()
+    assert kept.name in done.stdout.replace("\n", "").replace(" ", "")
+    assert [path.stat().st_size for path in kept.rglob("*.pt")] == [SIZE]
+
+
+def test_the_result_is_a_trace(small_trace: Path, root: Path, tmp_path: Path) -> None:
+    """Every verb that reads traces reads results."""
+    result = tmp_path / "result.parquet"
+    done = iotrace("replay", small_trace, "--root", root, "-o", result)
+    assert done.returncode == 0, done.stderr
+    assert f"iotrace show {result}" in done.stderr
+    assert len(read_trace(result).layer("replay")) == 2 * len(SIZES) + 5
+    shown = iotrace("show", result)
+    assert shown.returncode == 0, shown.stderr
+    assert "1.00 MiB" in shown.stdout
+
+
+def assert_refused(root: Path, status: int, trace: Path, *options: object, words: str) -> None:
+    """The replay is refused in one line and nothing is left in its root."""
+    done = iotrace("replay", trace, "--root", root, *options)
+    assert_one_line_error(done, status, words)
+    assert not root.is_dir() or list(root.glob("iotrace-replay-*")) == []
+
+
+def test_an_output_that_exists_is_refused_before_the_run(
+    small_trace: Path, root: Path, tmp_path: Path
+) -> None:
+    """An earlier result must not be lost; nor an hour of replaying."""
+    precious = tmp_path / "result"
+    precious.write_text("precious")
+    for option in ("-o", "--json"):
+        assert_refused(root, 2, small_trace, option, precious, words="--force")
+        assert precious.read_text() == "precious"
+    done = iotrace("replay", small_trace, "--root", root, "-o", precious, "--force")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_root_that_is_not_there_is_refused(small_trace: Path, tmp_path: Path) -> None:
+    """A typo must not create folders."""
+    assert_refused(tmp_path / "none", 2, small_trace, words="none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_root_without_permission_is_refused(small_trace: Path) -> None:
+    """/sys refuses new folders to everyone, root included."""
+    assert_refused(Path("/sys"), 2, small_trace, words="--root")
+
+
+def test_a_file_longer_than_the_free_space_is_refused(make_trace: Make, root: Path) -> None:
+    """The disk is not filled first."""
+    rows = checkpoint_rows()
+    far = 1 << 50
+    rows[1] = replace(rows[1], offset=far)
+    assert_refused(root, 2, make_trace(rows, size=far + SIZES[0]), words="free")
+
+
+def test_a_disk_that_is_too_small_is_refused(small_trace: Path, small_disk: Path) -> None:
+    """Sizes are checked against the free space before the first write."""
+    assert_refused(small_disk, 2, small_trace, words="free")
+    assert list(small_disk.iterdir()) == []
+
+
+def test_a_trace_without_requests_is_refused(make_trace: Make, root: Path) -> None:
+    """Nothing to replay is said, not shown as zeros."""
+    tensors = [row for row in checkpoint_rows() if row.layer == "tensor"]
+    assert_refused(root, 2, make_trace(tensors), words="replay")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--gather",), "--coalesce"),
+        (("--dry-run", "--verify"), "--dry-run"),
+        (("--dry-run", "--keep"), "--dry-run"),
+        (("--executor", "null", "--verify"), "--executor null"),
+        (("--executor", "uring"), "io_uring"),
+        (("--repeat", "0"), "--repeat"),
+        (("--queue-depth", "0"), "--queue-depth"),
+    ],
+)
+def test_options_that_contradict_are_refused(
+    small_trace: Path, root: Path, options: tuple[str, ...], words: str
+) -> None:
+    """Ignoring one of them silently would answer another question."""
+    assert_refused(root, 2, small_trace, *options, words=words)
+
+
+def test_strict_turns_a_degradation_into_a_failure(small_trace: Path, small_disk: Path) -> None:
+    """tmpfs is memory: direct I/O and cold reads are not what they say there."""
+    subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
+    asked = ("replay", small_trace, "--root", small_disk, "--coalesce", "--direct")
+    degraded = iotrace(*asked)
+    assert degraded.returncode == 0, degraded.stderr
+    assert degraded.stdout.index("DEGRADED") < degraded.stdout.index("latency")
+    assert_one_line_error(iotrace(*asked, "--strict"), 1, "--strict")
+    assert list(small_disk.iterdir()) == []

@@ -1,0 +1,199 @@
+"""A replay beside its recording: counts, bytes, times, bandwidth, latency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from iotrace.replay.plan import Applied, Note
+from iotrace.replay.result import Outcome
+from iotrace.replay.statistics import estimate, latency_us
+from iotrace.tools.render import (
+    NONE,
+    Column,
+    Terminal,
+    format_bytes,
+    format_count,
+    format_range,
+    format_rate,
+    format_seconds,
+    plural,
+    print_facts,
+    print_problems,
+    print_table,
+)
+from iotrace.traces.phases import ends_ns
+from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
+from iotrace.traces.trace import Trace
+
+Cells = tuple[str, str, str, str, str]  # label, recorded, replayed, interval, ratio
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a replay was asked for; what its outcome does not say itself.
+
+    Attributes:
+        trace: as the user named it.
+        root: the folder replayed in.
+        queue_depth: requests in flight per stream.
+        cold: whether files were put out of the page cache before reads.
+        dry: whether nothing was run.
+    """
+
+    trace: str
+    root: str
+    queue_depth: int
+    cold: bool
+    dry: bool
+
+
+def recorded_latency_us(trace: Trace) -> Mapping[str, float]:
+    """Return p50, p99 and maximum of the recorded reads' and writes' latencies, in microseconds."""
+    data = trace.where(trace.row_mask(layer=REQUEST_LAYERS, op=DATA_OPS))
+    return latency_us((ends_ns(data) - data.ints("start_ns"))[data.valid("end_ns")])
+
+
+def print_outcome(
+    terminal: Terminal,
+    outcome: Outcome,
+    setting: Setting,
+    recorded_us: Mapping[str, float],
+) -> None:
+    """Print what went wrong, then the comparison.
+
+    Args:
+        terminal: where to.
+        outcome: of the replay.
+        setting: how it was asked for.
+        recorded_us: latencies of the recording, see `recorded_latency_us`.
+    """
+    print_facts(terminal, _setting(outcome, setting))
+    for title, problems in (("FAILED", outcome.errors), ("DEGRADED", outcome.degraded)):
+        if problems:
+            terminal.print()
+            print_problems(terminal, title, problems)
+    terminal.print()
+    lines = [*_counts(outcome)]
+    if not setting.dry:
+        lines += [*_times(outcome), *_latencies(outcome, recorded_us)]
+    repeated = len(outcome.repetitions) > 1 and not setting.dry
+    titles = ("", "recorded", "planned" if setting.dry else "replayed", "95 % interval", "ratio")
+    shown = [i for i in range(len(titles)) if titles[i] != "95 % interval" or repeated]
+    columns = [Column(titles[i], right=i > 0) for i in shown]
+    print_table(terminal, columns, [[line[i] for i in shown] for line in lines])
+
+
+def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
+    yield "replay", setting.trace
+    transforms = map(_transform, outcome.plan.history[1:])
+    yield "transforms", ", ".join(transforms) or "none: the recorded requests"
+    for note in outcome.plan.notes:
+        yield "note", _note(note)
+    if setting.dry:
+        yield "dry run", "nothing was touched"
+        return
+    parts = [outcome.executor, f"queue depth {setting.queue_depth}", f"in {setting.root}"]
+    parts.append("cold reads" if setting.cold else "reads warm or cold as the page cache has it")
+    yield "run", ", ".join(parts)
+    if len(outcome.repetitions) > 1:
+        yield "figures", f"medians of {plural(len(outcome.repetitions), 'run')}"
+    if outcome.verified is not None:
+        yield "verified", "every byte is in its place" if outcome.verified else "NO, see FAILED"
+    if outcome.workspace is not None:
+        yield "kept in", outcome.workspace
+
+
+def _transform(applied: Applied) -> str:
+    """Return `coalesce (size 8 MiB, gather copy)`."""
+    parameters = ", ".join(_parameter(name, value) for name, value in applied.parameters)
+    return f"{applied.name} ({parameters})" if parameters else applied.name
+
+
+def _parameter(name: str, value: object) -> str:
+    if name.endswith("_bytes") and isinstance(value, int):
+        return f"{name.removesuffix('_bytes')} {format_bytes(value)}"
+    return f"{name} {', '.join(map(str, value)) if isinstance(value, tuple) else value}"
+
+
+def _note(note: Note) -> str:
+    counted = f"{format_count(note.count)} {note.what}" if note.count else note.what
+    return f"{counted} ({format_bytes(note.size_bytes)})" if note.size_bytes else counted
+
+
+def _counts(outcome: Outcome) -> Iterator[Cells]:
+    recorded, done = outcome.recorded, outcome.repetitions[-1].moved
+    for label, before, after in (
+        ("requests", recorded.requests, done.requests),
+        ("reads and writes", recorded.data_requests, done.data_requests),
+        ("files", recorded.files, done.files),
+    ):
+        yield label, format_count(before), format_count(after), "", _ratio(before, after)
+    for label, before, after in (
+        ("bytes written", recorded.bytes_written, done.bytes_written),
+        ("bytes read", recorded.bytes_read, done.bytes_read),
+    ):
+        yield label, format_bytes(before), format_bytes(after), "", _ratio(before, after)
+    if done.padding_bytes:
+        yield "padding besides", NONE, format_bytes(done.padding_bytes), "", NONE
+
+
+def _times(outcome: Outcome) -> Iterator[Cells]:
+    recorded, runs = outcome.recorded, outcome.repetitions
+    done = runs[-1].moved
+    if recorded.bytes_written or done.bytes_written:
+        written = (recorded.bytes_written, done.bytes_written)
+        seconds = [one.write_seconds for one in runs]
+        durable = [one.durable_seconds for one in runs]
+        yield _time("write, completed", recorded.write_seconds, seconds)
+        yield _rate("", written, recorded.write_seconds, seconds)
+        yield _time("write, durable", None, durable)
+        yield _rate("", written, None, durable)
+    if recorded.bytes_read or done.bytes_read:
+        read = (recorded.bytes_read, done.bytes_read)
+        seconds = [one.read_seconds for one in runs]
+        yield _time("read", recorded.read_seconds, seconds)
+        yield _rate("", read, recorded.read_seconds, seconds)
+
+
+def _latencies(outcome: Outcome, recorded_us: Mapping[str, float]) -> Iterator[Cells]:
+    replayed_us = latency_us(outcome.latencies_ns())
+    for key in ("p50", "p99", "max"):
+        before, after = recorded_us[key], replayed_us[key]
+        yield (
+            f"latency {key}",
+            format_seconds(before / 1e6) if before else NONE,
+            format_seconds(after / 1e6) if after else NONE,
+            "",
+            _ratio(before, after),
+        )
+
+
+def _time(label: str, before: float | None, runs: Sequence[float]) -> Cells:
+    if not any(runs):
+        return label, _seconds(before), NONE, "", NONE
+    found = estimate(runs)
+    interval = format_range(format_seconds(found.low), format_seconds(found.high))
+    return label, _seconds(before), _seconds(found.median), interval, _ratio(before, found.median)
+
+
+def _rate(label: str, moved: tuple[int, int], before: float | None, runs: Sequence[float]) -> Cells:
+    """Return the bandwidth of (recorded, replayed) bytes over their times."""
+    old, new = format_rate(moved[0], before), NONE
+    if not all(runs):
+        return label, old, new, "", NONE
+    found = estimate([moved[1] / seconds for seconds in runs])
+    interval = format_range(format_rate(found.low, 1), format_rate(found.high, 1))
+    ratio = _ratio(moved[0] / before, found.median) if before else NONE
+    return label, old, format_rate(found.median, 1), interval, ratio
+
+
+def _seconds(seconds: float | None) -> str:
+    return format_seconds(seconds) if seconds else NONE
+
+
+def _ratio(before: float | None, after: float) -> str:
+    if not before or not after:
+        return NONE
+    ratio = after / before
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.3g}x" if ratio >= 0.01 else "<0.01x"

@@ -1,0 +1,34 @@
+"""Progress of long work, on stderr, where a person sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from iotrace.tools.render import Terminal
+
+Report = Callable[[str, int, int], None]
+
+
+@contextmanager
+def progress() -> Iterator[Report]:
+    """Give a function that shows (stage, done, total); it is silent when stderr is no terminal.
+
+    The bars vanish at the end: what stays on the screen is the result.
+    """
+    terminal = Terminal(stderr=True)
+    if not terminal.is_terminal:
+        yield lambda stage, done, total: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=terminal, transient=True) as bars:
+        tasks = {}
+
+        def report(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield report
