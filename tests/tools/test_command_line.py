@@ -1,0 +1,100 @@
+"""The command as a whole: help, version, typos, broken pipes, colours."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+
+from iotrace.tools.cli import build_app
+
+from .command import COLUMNS, IOTRACE, assert_fits, assert_one_line_error, iotrace
+
+VERBS = ("capture", "recover", "show", "replay", "doctor")
+
+
+def test_the_version_is_one_line() -> None:
+    """Bug reports need it."""
+    done = iotrace("--version")
+    assert done.returncode == 0
+    assert re.fullmatch(r"iotrace \d+\.\d+\.\d+\S*\n", done.stdout)
+
+
+def test_without_a_verb_the_help_is_shown() -> None:
+    """A newcomer types the bare name first."""
+    done = iotrace()
+    assert "iotrace capture -- python train.py" in done.stdout
+    assert all(verb in done.stdout for verb in VERBS)
+    assert "error" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
+    """Help that fits the terminal and ends the search for the right option."""
+    done = iotrace(verb, "--help")
+    assert done.returncode == 0
+    assert f"iotrace {verb}" in done.stdout.split("Examples:")[1]
+    assert all(len(line) <= COLUMNS for line in done.stdout.splitlines())
+
+
+def test_every_option_tells_its_default_and_what_it_does() -> None:
+    """Users must not have to run the tool to learn what it does unasked."""
+    verbs = typer.main.get_command(build_app()).commands
+    assert set(verbs) == set(VERBS)
+    options = [
+        (verb, option)
+        for verb, command in verbs.items()
+        for option in command.params
+        if option.param_type_name == "option"
+    ]
+    assert len(options) > 30
+    for verb, option in options:
+        assert option.help, (verb, option.name)
+        told = isinstance(option.show_default, str) or option.default is not None
+        assert told, (verb, option.name)
+
+
+def test_a_mistyped_verb_names_the_nearest() -> None:
+    """One line, not a page of help."""
+    assert_one_line_error(iotrace("replya", "x"), 2, "replya", "'replay'")
+
+
+def test_a_mistyped_option_names_the_nearest() -> None:
+    """The user learns the right name and where the help is."""
+    assert_one_line_error(
+        iotrace("replay", "t.parquet", "--coalesc"), 2, "--coalesc", "--coalesce", "--help"
+    )
+
+
+def test_a_missing_argument_is_named() -> None:
+    """As with every wrong command line: one line, status 2."""
+    assert_one_line_error(iotrace("show"), 2, "TRACE")
+
+
+def test_a_bad_size_says_how_to_write_one() -> None:
+    """The value is repeated, so that a shell variable gone wrong is seen."""
+    assert_one_line_error(
+        iotrace("replay", "t.parquet", "--coalesce-size", "8XB"), 2, "8XB", "8MiB"
+    )
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(small_trace: Path) -> None:
+    """`iotrace show | head` is everyday use."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [str(IOTRACE), "show", small_trace, "--requests"],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(write_end)
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+def test_no_colour_goes_into_a_pipe(tmp_path: Path) -> None:
+    """Piped output is read by programs."""
+    assert_fits(iotrace("doctor", "--root", tmp_path).stdout)
