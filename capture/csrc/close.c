@@ -4,11 +4,14 @@
 #include <stdarg.h>
 
 #include "real.h"
+#include "renames.h"
 
 struct closing closing_begin(int fd)
 {
-	struct closing closing = {.number = request_known_number(descriptor_known(fd))};
+	struct open_file *file = descriptor_known(fd);
+	struct closing closing = {.number = request_known_number(file)};
 
+	renames_find(file, fd);
 	closing.left = descriptor_put(fd, NULL).left;
 	closing.start_ns = now_ns();
 	return closing;

@@ -20,6 +20,8 @@ enum file_kind {
 	FILE_UNKNOWN, /* could not be resolved */
 };
 
+struct record;
+
 struct open_file {
 	uint8_t kind;
 	_Atomic uint8_t queried;   /* others move the position too: ask the kernel */
@@ -27,6 +29,8 @@ struct open_file {
 	_Atomic uint32_t references;
 	_Atomic uint32_t epoch;    /* `sharings` when `queried` was last settled */
 	_Atomic uint64_t number;   /* log generation << 32 | number in that log */
+	const struct record *named; /* the record in that log that says its last name */
+	uint64_t folder_hash, name_hash; /* what renames.c watches; 0: nothing */
 	_Atomic int64_t position;
 	_Atomic int64_t foreseen;  /* stdio bytes recorded ahead of the write at exit */
 	uint32_t index, next_free; /* the pool's own */

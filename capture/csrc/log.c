@@ -377,7 +377,7 @@ static struct record *reserve(struct log_header *header, uint32_t slots)
 	return slot;
 }
 
-static void count_drop(const struct record *record)
+void log_drop(const struct record *record)
 {
 	LOG_COUNT(dropped_records, 1);
 	if (record->result > 0 && record->op == OP_READ)
@@ -386,7 +386,7 @@ static void count_drop(const struct record *record)
 		LOG_COUNT(dropped_bytes_written, (uint64_t)record->result);
 }
 
-bool log_append(const struct record *record, const char *text, size_t text_bytes)
+const struct record *log_append(const struct record *record, const char *text, size_t text_bytes)
 {
 	struct log_header *header = log_header();
 	struct record *slot = NULL;
@@ -399,11 +399,11 @@ bool log_append(const struct record *record, const char *text, size_t text_bytes
 		slot = reserve(header,
 			       1 + (uint32_t)((text_bytes + LOG_SLOT_BYTES - 1) / LOG_SLOT_BYTES));
 	if (!slot) {
-		count_drop(record);
-		return false;
+		log_drop(record);
+		return NULL;
 	}
 	store(slot, record, text, text_bytes);
-	return true;
+	return slot;
 }
 
 /* --- start and fork ---------------------------------------------------- */

@@ -29,8 +29,15 @@ bool log_is_borrowed(void);
 /* A fresh number for an open file; 0: there is no log. Creates the log. */
 uint32_t log_file_number(void);
 
-/* Append one record and its text; false: counted as dropped. Creates the log. */
-bool log_append(const struct record *record, const char *text, size_t text_bytes);
+/*
+ * Append one record and its text; returns it where it lies in the log, text
+ * behind it, until a fork. NULL: counted as dropped. Creates the log.
+ */
+const struct record *log_append(const struct record *record, const char *text,
+				size_t text_bytes);
+
+/* Count a record that cannot be appended, and its bytes. */
+void log_drop(const struct record *record);
 
 /* True when this process has written a log. */
 bool log_exists(void);

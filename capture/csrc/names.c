@@ -6,6 +6,7 @@
 
 #include "path.h"
 #include "real.h"
+#include "renames.h"
 #include "scope.h"
 
 struct naming naming_begin(enum record_op op)
@@ -57,9 +58,9 @@ int naming_end(struct naming naming, int at, const char *path, int result)
 	return result;
 }
 
-static __attribute__((noinline)) void append_two(const struct record *record, int from_at,
-						 const char *from_name, int to_at,
-						 const char *to_name)
+static __attribute__((noinline)) const struct record *
+append_two(const struct record *record, int from_at, const char *from_name, int to_at,
+	   const char *to_name)
 {
 	struct path path;
 	char both[2 * PATH_MAX + 1];
@@ -76,15 +77,19 @@ static __attribute__((noinline)) void append_two(const struct record *record, in
 	if (path.bytes > PATH_MAX)
 		path.bytes = PATH_MAX;
 	memcpy(both + used, path.text, path.bytes);
-	if (wanted)
-		log_append(record, both, used + path.bytes);
+	return wanted ? log_append(record, both, used + path.bytes) : NULL;
 }
 
 int naming_end_two(struct naming naming, int from_at, const char *from, int to_at,
 		   const char *to, int result)
 {
-	if (finish(&naming, result))
-		append_two(&naming.record, from_at, from, to_at, to);
+	const struct record *appended;
+
+	if (!finish(&naming, result))
+		return result;
+	appended = append_two(&naming.record, from_at, from, to_at, to);
+	if (naming.record.op == OP_RENAME && result == 0)
+		renames_seen(appended, naming.record.offset, naming.record.length);
 	return result;
 }
 

@@ -7,6 +7,7 @@
 #include "path.h"
 #include "python.h"
 #include "real.h"
+#include "renames.h"
 #include "scope.h"
 
 /* For a build without python.c. */
@@ -67,13 +68,17 @@ static struct open_file *recorded(struct opening opening, uint64_t end_ns,
 	if (!file)
 		return NULL;
 	record.file = request_describe(file, path->text, path->bytes, inode);
-	log_append(&record, NULL, 0);
+	if (record.file)
+		log_append(&record, NULL, 0);
+	else
+		log_drop(&record);
 	return file;
 }
 
 static __attribute__((noinline)) struct open_file *file_for(struct opening opening,
 							    uint64_t end_ns, int fd)
 {
+	struct open_file *file;
 	struct inode inode;
 	struct path path;
 
@@ -88,7 +93,10 @@ static __attribute__((noinline)) struct open_file *file_for(struct opening openi
 	if (opening.flags & O_PATH || inode_of_descriptor(fd, &inode) != 0 ||
 	    (!S_ISREG(inode.mode) && !S_ISBLK(inode.mode)) || path_is_kernel_file(&path))
 		return &other_file;
-	return recorded(opening, end_ns, &path, &inode);
+	file = recorded(opening, end_ns, &path, &inode);
+	if (file && is_for_writing(opening.flags))
+		renames_watch(file, fd);
+	return file;
 }
 
 int opening_end(struct opening opening, int fd)

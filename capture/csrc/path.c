@@ -30,8 +30,9 @@ void path_of_descriptor(struct path *path, int fd)
 
 	path->text = path->buffer;
 	path->bytes = read_link_of_descriptor(fd, path->buffer, sizeof(path->buffer));
-	if (path->bytes > suffix &&
-	    memcmp(path->buffer + path->bytes - suffix, deleted, suffix) == 0)
+	path->is_deleted = path->bytes > suffix &&
+			   memcmp(path->buffer + path->bytes - suffix, deleted, suffix) == 0;
+	if (path->is_deleted)
 		path->bytes -= suffix;
 }
 

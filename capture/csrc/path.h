@@ -10,13 +10,14 @@
 struct path {
 	const char *text; /* the argument itself when it was absolute; not terminated otherwise */
 	size_t bytes;
+	bool is_deleted; /* of path_of_descriptor: the file has no name any more */
 	char buffer[PATH_MAX];
 };
 
 /* `at` as in openat(2). An overlong path is cut, and counted as such. */
 void path_resolve(struct path *path, int at, const char *argument);
 
-/* What the kernel calls an open file; bytes is 0 if it cannot tell. */
+/* What the kernel calls an open file, or last did; bytes is 0 if it cannot tell. */
 void path_of_descriptor(struct path *path, int fd);
 
 /* A file of /proc, /sys or a memfd: regular by its mode, but no storage is behind it. */

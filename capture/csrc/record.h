@@ -89,6 +89,8 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  *           text: path (only when the open failed); length: creation mode
  * OP_CLOSE  length: descriptors that still refer to the open file
  * OP_RENAME text: source path, NUL, target path, both absolute; file: 0
+ *           with api none: no call was seen; the file had the new name when it was
+ *           closed, so it was renamed at some time before, in the same folder
  * OP_LINK, OP_UNLINK, OP_MKDIR, OP_RMDIR  text: path(s), absolute
  *           offset: st_dev and length: st_ino of the inode named, for
  *           RENAME, LINK and UNLINK (looked up before the call; 0 if unknown)

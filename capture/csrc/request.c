@@ -5,42 +5,49 @@
 
 bool capture_is_on;
 
-/* The number that was given in this log, or 0. */
-static uint32_t current_number(uint64_t number)
+/* A file that the log had no room to describe: its requests are dropped, not left nameless. */
+#define UNDESCRIBED UINT32_MAX
+
+/* Is this about the log of this process, and not of one it was forked from? */
+static bool is_current(uint64_t number)
 {
-	return number >> 32 == log_generation() ? (uint32_t)number : 0;
+	return number >> 32 == log_generation();
 }
 
-static uint32_t claim_number(struct open_file *file)
+static uint32_t current_number(uint64_t number)
 {
-	uint64_t known = atomic_load(&file->number);
-	uint32_t number = log_file_number(); /* may start a new generation: first */
-
-	if (!number || current_number(known))
-		return 0;
-	if (atomic_compare_exchange_strong(&file->number, &known,
-					   (uint64_t)log_generation() << 32 | number))
-		return number;
-	return 0; /* another thread was first, and describes it */
+	return is_current(number) && (uint32_t)number != UNDESCRIBED ? (uint32_t)number : 0;
 }
 
 uint32_t request_describe(struct open_file *file, const char *path, size_t bytes,
 			  const struct inode *inode)
 {
-	uint32_t number = claim_number(file);
-	struct record record = {.op = OP_FILE};
+	uint32_t number = log_file_number(); /* may start a new generation: first */
+	uint64_t known = atomic_load(&file->number);
+	uint64_t now = now_ns();
+	struct record record = {.start_ns = now,
+				.end_ns = now,
+				.offset = (int64_t)inode->device,
+				.length = (int64_t)inode->number,
+				.result = (int64_t)inode->birth_ns,
+				.address = (uint64_t)inode->bytes,
+				.flags = inode->mode,
+				.file = number,
+				.op = OP_FILE};
+	const struct record *described = NULL;
 
-	if (!number)
-		return current_number(file->number);
-	record.start_ns = record.end_ns = now_ns();
-	record.offset = (int64_t)inode->device;
-	record.length = (int64_t)inode->number;
-	record.result = (int64_t)inode->birth_ns;
-	record.address = (uint64_t)inode->bytes;
-	record.flags = inode->mode;
-	record.file = number;
-	log_append(&record, path, bytes);
-	return number;
+	if (is_current(known))
+		return current_number(known);
+	if (number)
+		described = log_append(&record, path, bytes);
+	if (described) /* another thread may do so too: either will do */
+		file->named = described;
+	else
+		number = UNDESCRIBED;
+	if (atomic_compare_exchange_strong(&file->number, &known,
+					   (uint64_t)log_generation() << 32 | number))
+		return number == UNDESCRIBED ? 0 : number;
+	return current_number(known);
 }
 
 static __attribute__((noinline)) uint32_t describe_late(struct open_file *file, int fd)
@@ -62,10 +69,9 @@ uint32_t request_known_number(struct open_file *file)
 
 uint32_t request_file_number(struct open_file *file, int fd)
 {
-	uint32_t number = current_number(
-		atomic_load_explicit(&file->number, memory_order_acquire));
+	uint64_t number = atomic_load_explicit(&file->number, memory_order_acquire);
 
-	return likely(number) ? number : describe_late(file, fd);
+	return likely(is_current(number)) ? current_number(number) : describe_late(file, fd);
 }
 
 /* Bytes of a request that no record will show. */
@@ -99,7 +105,10 @@ void request_moved(struct open_file *file, int fd, struct record *record)
 		return;
 	}
 	record->file = request_file_number(file, fd);
-	log_append(record, NULL, 0);
+	if (likely(record->file))
+		log_append(record, NULL, 0);
+	else
+		log_drop(record);
 }
 
 static struct record moved(struct request request, enum record_op op, const void *buffer,
@@ -184,6 +193,9 @@ int request_done(struct request request, struct record record, int result)
 	if (!record.api)
 		record.api = API_POSIX;
 	record.file = request_file_number(request.file, request.fd);
-	log_append(&record, NULL, 0);
+	if (record.file)
+		log_append(&record, NULL, 0);
+	else
+		log_drop(&record);
 	return result;
 }

@@ -403,7 +403,8 @@ static struct flow drain_begin(FILE *stream)
 	if (flow.pending)
 		flow.position = pending_position(flow);
 	flow.pending = (size_t)not_foreseen(flow.request.file, (off_t)flow.pending);
-	request_file_number(flow.request.file, flow.request.fd);
+	if (flow.pending)
+		request_file_number(flow.request.file, flow.request.fd);
 	return flow;
 }
 

@@ -58,9 +58,9 @@ def test_a_signal_handler_may_write_at_any_instant(tmp_path: Path) -> None:
     captured = capture([program, tmp_path], tmp_path / "logs")
     assert captured.done.returncode == 0
     handled = int(captured.done.stdout)
-    assert handled > 50
+    assert handled > 10
     assert len(captured.of("handler", "write")) == handled
-    assert len(captured.of("main", "write")) == 200_000
+    assert len(captured.of("main", "write")) == 50_000
     assert captured.log.torn_records == 0
 
 

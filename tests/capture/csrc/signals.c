@@ -15,7 +15,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define WRITES 200000
+#define WRITES 50000
 
 static int handler_fd;
 static volatile long handled;

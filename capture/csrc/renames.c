@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+#include "renames.h"
+
+#include <string.h>
+
+#include "path.h"
+
+struct name_hash {
+	uint64_t folder, name;
+};
+
+static uint64_t hash(const char *text, size_t bytes)
+{
+	uint64_t value = 14695981039346656037u; /* FNV-1a */
+
+	for (size_t i = 0; i < bytes; i++)
+		value = (value ^ (unsigned char)text[i]) * 1099511628211u;
+	return value | 1; /* 0 is "not watched" */
+}
+
+static struct name_hash hash_of(const struct path *path)
+{
+	size_t folder = path->bytes;
+
+	while (folder && path->text[folder - 1] != '/')
+		folder--;
+	return (struct name_hash){hash(path->text, folder),
+				  hash(path->text + folder, path->bytes - folder)};
+}
+
+__attribute__((noinline)) void renames_watch(struct open_file *file, int fd)
+{
+	struct name_hash now;
+	struct path path;
+
+	path_of_descriptor(&path, fd);
+	now = hash_of(&path);
+	file->folder_hash = now.folder;
+	file->name_hash = now.name;
+}
+
+void renames_seen(const struct record *renamed, int64_t device, int64_t inode)
+{
+	int fd = -1;
+
+	while ((fd = descriptor_next((unsigned int)fd + 1, UINT32_MAX)) >= 0) {
+		struct open_file *file = descriptor_known(fd);
+
+		if (!file || !file->name_hash || !request_known_number(file) ||
+		    file->named->offset != device || file->named->length != inode)
+			continue;
+		renames_watch(file, fd);
+		if (renamed)
+			file->named = renamed;
+		else
+			file->name_hash = 0; /* what it is called now, the log cannot say */
+	}
+}
+
+/* The last path in the text of a record: of two, the new name. */
+static const char *last_path(const struct record *named, size_t *bytes)
+{
+	const char *text = (const char *)(named + 1);
+	const char *nul = memchr(text, '\0', named->text_bytes);
+	const char *last = nul ? nul + 1 : text;
+
+	*bytes = (size_t)(text + named->text_bytes - last);
+	return last;
+}
+
+static const struct record *append(const struct record *named, const struct path *to)
+{
+	char both[2 * PATH_MAX + 1];
+	size_t from_bytes;
+	const char *from = last_path(named, &from_bytes);
+	uint64_t now = now_ns();
+	struct record record = {.start_ns = now,
+				.end_ns = now,
+				.offset = named->offset,
+				.length = named->length,
+				.op = OP_RENAME};
+
+	if (from_bytes > PATH_MAX)
+		from_bytes = PATH_MAX;
+	memcpy(both, from, from_bytes);
+	both[from_bytes++] = '\0';
+	memcpy(both + from_bytes, to->text, to->bytes);
+	return log_append(&record, both, from_bytes + to->bytes);
+}
+
+__attribute__((noinline)) void renames_find(struct open_file *file, int fd)
+{
+	const struct record *renamed;
+	struct name_hash now;
+	struct path path;
+
+	if (!file || !request_known_number(file) || !file->name_hash)
+		return;
+	path_of_descriptor(&path, fd);
+	now = hash_of(&path);
+	if (path.is_deleted || now.folder != file->folder_hash || now.name == file->name_hash)
+		return;
+	renamed = append(file->named, &path);
+	file->name_hash = renamed ? now.name : 0;
+	if (renamed)
+		file->named = renamed;
+}
