@@ -31,6 +31,7 @@ _FEATURES = {
     "registered buffers": lib.LOOP_FEATURE_REGISTERED_BUFFERS,
     "registered files": lib.LOOP_FEATURE_REGISTERED_FILES,
     "registered ring": lib.LOOP_FEATURE_REGISTERED_RING,
+    "huge pages": lib.LOOP_FEATURE_HUGE_PAGES,
 }
 
 

@@ -266,8 +266,8 @@ int loop_run_uring(const struct loop_job *job, const struct loop_options *option
 		register_memory(&run);
 		error = drive(&run);
 	}
-	report->features = run.ring.features;
-	report->refused = run.ring.refused;
+	report->features |= run.ring.features;
+	report->refused |= run.ring.refused;
 	report->submissions = run.ring.submissions;
 	report->retries += run.ring.retries;
 	ring_close(&run.ring);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -171,6 +172,9 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 	*loop = (struct loop){ .job = job, .options = options, .tape = tape, .timings = timings,
 			       .report = report };
 	*report = (struct loop_report){ .first_mismatch = -1, .first_error = -1 };
+	*(tape_is_huge(tape) ? &report->features : &report->refused) |= LOOP_FEATURE_HUGE_PAGES;
+	loop->timer_slack_ns = prctl(PR_GET_TIMERSLACK);
+	prctl(PR_SET_TIMERSLACK, 1); /* instead of 50 us; helper threads inherit it */
 	if (!options->queue_depth)
 		return -EINVAL;
 	memset(timings, 0, job->request_count * sizeof(*timings));
@@ -195,6 +199,7 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 
 void loop_teardown(struct loop *loop)
 {
+	prctl(PR_SET_TIMERSLACK, loop->timer_slack_ns);
 	for (int32_t i = 0; loop->handles && i < loop->job->handle_count; i++)
 		if (loop->handles[i].fd >= 0)
 			close(loop->handles[i].fd);

@@ -87,6 +87,7 @@ struct loop {
 	uint32_t staging_count, staging_free;
 	int64_t longest_transfer_bytes; /* straight from tape or into sink */
 	bool reads, writes;
+	int timer_slack_ns; /* of the caller, before the run */
 };
 
 int64_t clock_ns(void);
@@ -101,7 +102,7 @@ void loop_begin(struct loop *loop);
 void loop_end(struct loop *loop);
 /* Whether a request may start at `now`; if none, *wake is lowered to the time of the next. */
 bool loop_ready(struct loop *loop, int64_t now, int64_t *wake);
-/* The next request that may start, marked as started; or NULL, as loop_ready. */
+/* The next request that may start, marked as started `now`; or NULL, as loop_ready. */
 struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake);
 void loop_complete(struct loop *loop, struct slot *slot);
 bool loop_finished(const struct loop *loop);
@@ -133,6 +134,8 @@ void tape_store(const struct tape *tape, int32_t file, int64_t offset, int64_t l
 		const uint8_t *data);
 /* Map the pages that transfers of up to `longest` bytes touch. */
 void tape_prefault(struct tape *tape, int64_t longest, bool sink);
+/* Whether the payload lies in huge pages. */
+bool tape_is_huge(const struct tape *tape);
 /* The whole of tape and sink as mapped, for registration. */
 struct iovec tape_source_extent(const struct tape *tape);
 struct iovec tape_sink_extent(const struct tape *tape);

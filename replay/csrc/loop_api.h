@@ -68,7 +68,10 @@ struct loop_request {
 	uint8_t reserved[3];
 };
 
-/* Where bytes come from: `length` bytes of recorded file `file` from `offset`; file -1: zeros. */
+/*
+ * Where bytes come from: `length` bytes of recorded file `file` from `offset`; file -1: zeros;
+ * file -2: bytes beside those a read wants, never compared.
+ */
 struct loop_piece {
 	int64_t offset;
 	int64_t length;
@@ -115,6 +118,7 @@ struct loop_report {
 #define LOOP_FEATURE_REGISTERED_BUFFERS 16
 #define LOOP_FEATURE_REGISTERED_FILES 32
 #define LOOP_FEATURE_REGISTERED_RING 64
+#define LOOP_FEATURE_HUGE_PAGES 128 /* of the payload */
 
 struct loop_job {
 	const struct loop_request *requests;

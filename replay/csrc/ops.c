@@ -149,7 +149,6 @@ static int64_t perform_other(struct loop *loop, struct slot *slot)
 
 void perform(struct loop *loop, struct slot *slot)
 {
-	slot->start_ns = clock_ns();
 	if (slot->request->op == LOOP_READ || slot->request->op == LOOP_WRITE) {
 		perform_data(loop, slot);
 		return;

@@ -46,7 +46,7 @@ class LoopReport:
     """What a run did besides its timings.
 
     Attributes:
-        features: io_uring features in use, by name.
+        features: io_uring features in use, and huge pages behind the payload, by name.
         refused: features tried and refused by the kernel, by name.
         submissions: io_uring_enter calls that submitted something.
         resubmissions: continuations of short transfers.
