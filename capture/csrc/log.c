@@ -2,11 +2,10 @@
 #include "log.h"
 
 #include <limits.h>
-#include <linux/falloc.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "header.h"
+#include "logfile.h"
 #include "real.h"
 #include "stack.h"
 
@@ -107,88 +106,19 @@ void log_count(size_t field, uint64_t amount)
 
 /* --- the file ---------------------------------------------------------- */
 
-/* Give the file these bytes for good, so that a store can never meet a full disk. */
-static int allocate(int fd, off_t offset, size_t bytes)
-{
-	static const char zeros[4096];
-	struct rlimit limit;
-	long result;
-
-	if (RAW(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit) == 0 &&
-	    limit.rlim_cur != RLIM_INFINITY && (uint64_t)offset + bytes > limit.rlim_cur)
-		return -EFBIG; /* going on would raise SIGXFSZ in the job */
-	do
-		result = RAW(SYS_fallocate, fd, 0, offset, bytes);
-	while (result == -EINTR);
-	if (result != -EOPNOTSUPP && result != -ENOSYS)
-		return (int)result;
-	for (size_t done = 0; done < bytes; done += sizeof(zeros)) {
-		result = RAW(SYS_pwrite64, fd, zeros, sizeof(zeros), offset + (off_t)done);
-		if (result != (long)sizeof(zeros))
-			return result < 0 ? (int)result : -ENOSPC;
-	}
-	return 0;
-}
-
-static char *append_number(char *at, uint64_t number, unsigned int base, int digits)
-{
-	char text[20];
-	int used = 0;
-
-	while (number || used < digits) {
-		text[used++] = "0123456789abcdef"[number % base];
-		number /= base;
-	}
-	while (used)
-		*at++ = text[--used];
-	return at;
-}
-
-/* FOLDER/<pid>-<start ticks>-<random>.raw */
-static void name_log(char *path)
-{
-	uint32_t random;
-	char *at = stpcpy(path, state.folder);
-
-	if (RAW(SYS_getrandom, &random, sizeof(random), 1 /* GRND_NONBLOCK */) != sizeof(random))
-		random = (uint32_t)now_ns();
-	*at++ = '/';
-	at = append_number(at, state.pid, 10, 1);
-	*at++ = '-';
-	at = append_number(at, header_start_ticks(), 10, 1);
-	*at++ = '-';
-	at = append_number(at, random, 16, 8);
-	strcpy(at, ".raw");
-}
-
-static struct log_header *map_header(const char *path)
-{
-	int fd = raw_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	struct log_header *header = NULL;
-
-	if (fd < 0)
-		return NULL;
-	if (allocate(fd, 0, LOG_HEADER_BYTES) == 0)
-		header = raw_map(LOG_HEADER_BYTES, MAP_SHARED, fd, 0);
-	raw_close(fd);
-	if (!header)
-		RAW(SYS_unlinkat, AT_FDCWD, path, 0);
-	return header;
-}
-
 /*
  * Make the log. Threads that come here together each make one, the first to
  * publish wins and the others remove theirs: nobody waits, nothing is lost.
  */
 static __attribute__((noinline)) struct log_header *create(void)
 {
-	char path[PATH_MAX + 64];
+	char path[PATH_MAX + LOGFILE_NAME_MAX];
 	struct log_header *header, *winner = NULL;
 
 	if (atomic_load(&state.failed))
 		return NULL;
-	name_log(path);
-	header = map_header(path);
+	logfile_name(path, state.folder, state.pid);
+	header = logfile_create(path);
 	if (!header) {
 		atomic_store(&state.failed, 1);
 		return NULL;
@@ -239,22 +169,15 @@ static int map_segment(uint32_t number, int fd)
 	return 0;
 }
 
-/*
- * The log is opened anew each time it grows. An open descriptor kept for it
- * would show in the job, and a job that closes all descriptors would leave
- * us writing to whatever took its number.
- */
 static int back_chunk(struct log_header *header, uint32_t index)
 {
 	off_t offset = LOG_HEADER_BYTES + (off_t)index * LOG_CHUNK_BYTES;
-	int fd = raw_open((char *)header + header->path_at, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+	int fd = logfile_grow((char *)header + header->path_at, offset, LOG_CHUNK_BYTES);
 	int error;
 
 	if (fd < 0)
 		return fd;
-	error = allocate(fd, offset, LOG_CHUNK_BYTES);
-	if (!error)
-		error = map_segment(index / SEGMENT_CHUNKS, fd);
+	error = map_segment(index / SEGMENT_CHUNKS, fd);
 	raw_close(fd);
 	return error;
 }
@@ -448,7 +371,7 @@ int log_start(const char *folder, uint64_t limit_bytes)
 {
 	uint64_t chunks = limit_bytes / LOG_CHUNK_BYTES;
 
-	if (folder[0] != '/' || strlen(folder) >= PATH_MAX - 64)
+	if (folder[0] != '/' || strlen(folder) >= PATH_MAX - LOGFILE_NAME_MAX)
 		return -ENAMETOOLONG;
 	strcpy(state.folder, folder);
 	state.chunk_limit = chunks < SEGMENTS * SEGMENT_CHUNKS ? (uint32_t)chunks

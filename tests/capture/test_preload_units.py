@@ -11,7 +11,7 @@ from .preload_job import ROOT, compile_program
 
 CSRC = ROOT / "capture" / "csrc"
 # The parts that define no wrapper, and so can live in a program beside the sanitizers' own.
-PARTS = ("log", "header", "real", "scope", "path", "inode", "descriptors")
+PARTS = ("log", "logfile", "header", "real", "scope", "path", "inode", "descriptors")
 SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
