@@ -296,6 +296,8 @@ def _report(report: Any) -> LoopReport:
     return LoopReport(
         features=_feature_names(report.features),
         refused=_feature_names(report.refused),
+        in_flight_wanted=report.in_flight_wanted,
+        in_flight_limit=report.in_flight_limit,
         submissions=report.submissions,
         resubmissions=report.resubmissions,
         retries=report.retries,

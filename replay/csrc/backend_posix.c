@@ -86,7 +86,7 @@ static void *work(void *argument)
 	return NULL;
 }
 
-/* Start up to `count` threads; fewer are a smaller queue depth, not an error. */
+/* Start up to `count` threads; fewer are a smaller queue depth, which the report says. */
 static uint32_t start_threads(struct pool *pool, pthread_t *threads, uint32_t count)
 {
 	pthread_attr_t attributes;
@@ -109,6 +109,8 @@ static int drive(struct pool *pool)
 		return -ENOMEM;
 	pthread_mutex_lock(&pool->lock);
 	started = start_threads(pool, threads, helpers);
+	if (pool->loop.report->in_flight_limit > started + 1)
+		pool->loop.report->in_flight_limit = started + 1;
 	loop_begin(&pool->loop);
 	pthread_mutex_unlock(&pool->lock);
 	work(pool);

@@ -190,8 +190,13 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 	error = setup_streams(loop);
 	if (!error)
 		error = setup_slots(loop, slots < slots_max ? slots : slots_max);
-	if (!error && staged)
+	report->in_flight_wanted = slots;
+	report->in_flight_limit = loop->slot_count;
+	if (!error && staged) {
 		error = setup_staging(loop);
+		if (loop->staging_count < loop->slot_count)
+			report->in_flight_limit = loop->staging_count;
+	}
 	if (!error)
 		tape_prefault(tape, loop->longest_transfer_bytes, loop->reads);
 	return error;

@@ -100,6 +100,8 @@ struct loop_options {
 struct loop_report {
 	uint64_t features;          /* bits LOOP_FEATURE_* in use */
 	uint64_t refused;           /* features tried and refused */
+	uint64_t in_flight_wanted;  /* queue depth by streams, or all requests */
+	uint64_t in_flight_limit;   /* what threads, ring entries and staging memory allowed */
 	uint64_t submissions;       /* io_uring_enter calls that submitted */
 	uint64_t resubmissions;     /* continuations of short transfers */
 	uint64_t retries;           /* EAGAIN, EINTR */

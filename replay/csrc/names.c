@@ -16,10 +16,14 @@
 
 #include "loop.h"
 
-/* Flags openat2 knows and a trace may ask for; it refuses the others. */
-#define OPEN_FLAGS                                                                      \
-	(O_ACCMODE | O_APPEND | O_CREAT | O_DIRECT | O_DIRECTORY | O_DSYNC | O_EXCL | \
-	 O_NOATIME | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK | O_PATH | O_SYNC | O_TMPFILE | O_TRUNC)
+/*
+ * Flags that a trace may ask for. openat2 refuses those it does not know. Left
+ * out are O_APPEND, because every request names its offset, and O_NONBLOCK,
+ * which files ignore but io_uring takes as a wish to fail rather than to wait.
+ */
+#define OPEN_FLAGS                                                            \
+	(O_ACCMODE | O_CREAT | O_DIRECT | O_DIRECTORY | O_DSYNC | O_EXCL |    \
+	 O_NOATIME | O_NOCTTY | O_NOFOLLOW | O_PATH | O_SYNC | O_TMPFILE | O_TRUNC)
 #define PERMISSIONS 07777
 
 static bool is_climb(const char *name, size_t bytes)

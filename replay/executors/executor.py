@@ -48,6 +48,9 @@ class LoopReport:
     Attributes:
         features: io_uring features in use, and huge pages behind the payload, by name.
         refused: features tried and refused by the kernel, by name.
+        in_flight_wanted: requests that streams and queue depth would let be in flight at once.
+        in_flight_limit: the same as threads, ring entries and staging memory allowed; for
+            staged requests alone where memory is the limit.
         submissions: io_uring_enter calls that submitted something.
         resubmissions: continuations of short transfers.
         retries: EAGAIN and EINTR answered by another try.
@@ -63,6 +66,8 @@ class LoopReport:
 
     features: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    in_flight_wanted: int = 0
+    in_flight_limit: int = 0
     submissions: int = 0
     resubmissions: int = 0
     retries: int = 0
@@ -92,7 +97,15 @@ class Executor(Protocol):
         """Name on the command line and in results."""
 
     def run(self, job: Job, tape: Tape, root_fd: int, options: LoopOptions) -> Run:
-        """Run every request of `job` below the directory `root_fd`.
+        """Run every request of `job` below a directory.
+
+        The call cannot be interrupted: run it in a process that can be ended.
+
+        Args:
+            job: what to run.
+            tape: where payload comes from.
+            root_fd: the directory, open for reading (O_PATH is not enough to sync it).
+            options: how to run it.
 
         Raises:
             PlanError: the job is malformed, or its fences can never open.

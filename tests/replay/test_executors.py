@@ -240,6 +240,27 @@ def test_more_files_than_the_soft_limit_may_be_open(
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
 
 
+def test_a_queue_depth_that_is_not_reached_is_reported(
+    executor: Executor, tape: Tape, tmp_path: Path
+) -> None:
+    """A measurement at half the depth asked for must not pass for the whole."""
+    job = JobBuilder()
+    handle = job.open("a")
+    for i in range(700):
+        job.write(handle, i * 10, 10)
+    report = run(executor, job.build(), tape, tmp_path, LoopOptions(queue_depth=2000)).report
+    assert report.in_flight_wanted == 701
+    assert report.in_flight_limit == (512 if executor.name == "posix" else 701)
+    large = JobBuilder()
+    handle = large.open("b")
+    for i in range(4):
+        large.write(handle, i * 10, 10, pieces=[(0, 0, 5), (0, 5, 5)])
+    options = LoopOptions(queue_depth=4, staging_bytes=1 << 29)
+    report = run(executor, large.build(), tape, tmp_path, options).report
+    assert (report.in_flight_wanted, report.in_flight_limit) == (4, 2)
+    assert report.first_error is None
+
+
 def test_only_one_file_imports_the_compiled_loop() -> None:
     """What C needs to be told stays in one place."""
     package = Path(loop.__file__).parent

@@ -177,6 +177,20 @@ def test_a_read_past_the_end_is_whole_only_where_the_job_says_so(
         assert done.report.mismatched_bytes == 0
 
 
+def test_writes_of_a_file_opened_to_append_go_to_their_offsets(
+    executor: Executor, tape: Tape, root: Path
+) -> None:
+    """The kernel would ignore the offsets, and the order of completion decide the content."""
+    job = JobBuilder()
+    handle = job.open("a", CREATE | os.O_APPEND | os.O_NONBLOCK)
+    for i in reversed(range(50)):
+        job.write(handle, i * 10_000, 10_000)
+    job.close(handle)
+    done = run(executor, job.build(), tape, root, LoopOptions(queue_depth=8))
+    assert done.report.first_error is None
+    assert (root / "a").read_bytes() == tape.read(0, 0, 500_000)
+
+
 def test_no_file_of_a_tape_looks_like_another(tape: Tape) -> None:
     """Verification must notice data that went to the wrong file or the wrong place."""
     starts = {tape.read(file, 8192, 16) for file in range(700)}
