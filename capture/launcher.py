@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from iotrace.capture.program import CommandNotExecutableError
@@ -22,16 +23,19 @@ FORWARDED = frozenset(
         signal.SIGUSR2,
     }
 )
+FROM_KEYS = frozenset({signal.SIGINT, signal.SIGQUIT})
 # Python ignores these; a job expects them as they are by default.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 SHELL = "/bin/sh"
+TERMINAL = "/dev/tty"
 
 
 def run(program: Path, command: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run a job to its end and return its exit status as a shell shows it.
 
-    Only the first process is waited for. A signal that another process sends to this one is
-    passed on. One that comes from the terminal is not: the terminal gives it to the job too.
+    Only the first process is waited for. A signal sent to this process is passed on, except an
+    interrupt while this process has the terminal: then it comes from the keys, and the terminal
+    gives it to the job too. Must be called on the main thread.
 
     Args:
         program: file to execute.
@@ -44,29 +48,24 @@ def run(program: Path, command: Sequence[str], environ: Mapping[str, str]) -> in
     Raises:
         CommandNotExecutableError: the system refuses to execute the program.
     """
-    watched = FORWARDED | {signal.SIGCHLD}
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, the status would be lost
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    try:
-        pid = spawn(program, command, environ, mask)
-        return wait(pid, watched)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    with received_signals() as signals:
+        pid = spawn(program, command, environ)
+        for number in signals:
+            if number != signal.SIGCHLD:
+                forward(pid, number)
+                continue
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended == pid:
+                return shell_status(status)
+    raise AssertionError("the end of the job was not seen")
 
 
-def spawn(
-    program: Path,
-    command: Sequence[str],
-    environ: Mapping[str, str],
-    mask: set[int | signal.Signals],
-) -> int:
+def spawn(program: Path, command: Sequence[str], environ: Mapping[str, str]) -> int:
     """Start a job and return its process id; a script without `#!` is run by sh."""
     path = os.path.join(".", program)  # an absolute path stays as it is
 
     def start(file: str, argv: Sequence[str]) -> int:
-        return os.posix_spawn(
-            file, list(argv), environ, setsigmask=list(mask), setsigdef=IGNORED_BY_PYTHON
-        )
+        return os.posix_spawn(file, list(argv), environ, setsigdef=IGNORED_BY_PYTHON)
 
     try:
         try:
@@ -81,18 +80,55 @@ def spawn(
         ) from None
 
 
-def wait(pid: int, watched: frozenset[signal.Signals]) -> int:
-    """Wait for the end of a job, passing signals on; all of `watched` are blocked."""
+@contextmanager
+def received_signals() -> Iterator[Iterator[int]]:
+    """Give an endless iterator over the signals that arrive: those to forward, and SIGCHLD.
+
+    Any thread may be the one that the kernel interrupts; Python writes the number into a pipe.
+    Signals that were ignored stay so, for the job as well.
+    """
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    earlier_fd = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    wanted = {number for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN}
+    earlier = {
+        number: signal.signal(number, lambda number, frame: None)
+        for number in (*wanted, signal.SIGCHLD)
+    }
+    try:
+        yield read_bytes(read_end)
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(earlier_fd)
+        os.close(read_end)
+        os.close(write_end)
+
+
+def read_bytes(fd: int) -> Iterator[int]:
+    """Yield what comes through a pipe."""
     while True:
-        received = signal.sigwaitinfo(watched)
-        if received is None:
-            continue
-        if received.si_signo == signal.SIGCHLD:
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended == pid:
-                return shell_status(status)
-        elif received.si_code <= 0:  # sent by a process; the kernel's own are positive
-            os.kill(pid, received.si_signo)
+        yield from os.read(fd, 64)
+
+
+def forward(pid: int, number: int) -> None:
+    """Pass a signal on, unless the job has it already."""
+    if not (number in FROM_KEYS and has_terminal()):
+        os.kill(pid, number)
+
+
+def has_terminal() -> bool:
+    """Return whether this process group is in the foreground of a terminal."""
+    try:
+        fd = os.open(TERMINAL, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
 
 
 def shell_status(status: int) -> int:
