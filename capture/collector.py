@@ -60,7 +60,7 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     logs = [log for log in found if is_of_interest(log)]
     clock = Clock.of(logs)
     notes = read_notes(logs, clock)
-    files = identify(logs, clock, notes.notes)
+    files = identify(logs, clock)
     context = Context(clock, files, labelling(notes, files), Words())
     blocks = list(process_blocks(logs, notes, context))
     block = in_time_order(joined(blocks or [empty_block()]))

@@ -256,13 +256,7 @@ def mapped_bytes(requests: Requests) -> Iterator[str]:
 
 
 def lost_names(written: Written, files: FileTable, boot: str) -> Iterator[str]:
-    """Yield the files that got or lost their name by calls that nobody could see."""
-    if files.hidden_renames:
-        old, new = files.hidden_renames[0]
-        yield (
-            f"{counted(len(files.hidden_renames), 'rename')} not seen, so not in the trace; "
-            f"the first made {old} to {new}"
-        )
+    """Yield the written files that lost their name by calls that nobody could see."""
     written_here = (file for file in written.extents if files.inodes[file][0] == boot)
     kept = (file for file in written_here if not files.is_gone[file])
     paths = [files.paths[files.last_paths[file]] for file in kept]

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.capture.clock import Clock
-from iotrace.capture.names import SAVED, UNKNOWN, Event, History, Naming
-from iotrace.capture.notes import Note
+from iotrace.capture.names import UNKNOWN, Event, History, Naming
 from iotrace.capture.paths import PathTable
 from iotrace.capture.rawlog import RawLog
 
@@ -53,7 +52,6 @@ class FileTable:
         is_gone: by identity: whether that name was unlinked, or given to another file.
         names: by path code: the identities that had this name.
         histories: by inode: the identities it was.
-        hidden_renames: old and new path of renames that no record shows.
     """
 
     logs: tuple[LogFiles, ...]
@@ -64,7 +62,6 @@ class FileTable:
     is_gone: npt.NDArray[np.bool_]
     names: dict[int, History]
     histories: dict[Inode, History]
-    hidden_renames: tuple[tuple[str, str], ...]
 
     def __len__(self) -> int:
         return len(self.inodes)
@@ -75,16 +72,11 @@ class FileTable:
         return history.at(time_ns) if history else UNKNOWN
 
 
-def identify(logs: Sequence[RawLog], clock: Clock, notes: Sequence[Note]) -> FileTable:
-    """Find the files of all logs and what they were called.
-
-    Args:
-        notes: what the hooks noted; the path that a save was asked for is a name too.
-    """
+def identify(logs: Sequence[RawLog], clock: Clock) -> FileTable:
+    """Find the files of all logs and what they were called."""
     paths = PathTable()
     boots = [log.header.boot_id for log in logs]
     events = [event for log in enumerate(logs) for event in read_events(*log, clock, paths)]
-    events += saved_events(notes, paths)
     events.sort(key=lambda event: event.time_ns)
     opened, histories = identities(events, boots)
     naming = Naming(paths)
@@ -105,16 +97,7 @@ def identify(logs: Sequence[RawLog], clock: Clock, notes: Sequence[Note]) -> Fil
         is_gone=np.array([i in naming.gone for i in range(len(first))], np.bool_),
         names=naming.histories,
         histories=histories,
-        hidden_renames=tuple(naming.hidden_renames),
     )
-
-
-def saved_events(notes: Sequence[Note], paths: PathTable) -> Iterator[Event]:
-    """Yield for each save that it must have made a file of this name by its end."""
-    for note in notes:
-        if note.layer == "span" and note.text("op") == "save" and note.path is not None:
-            span = (note.end_ns, note.log, UNKNOWN, SAVED, 0, note.start_ns, 0, 0, 0)
-            yield Event(*span, paths.code(note.path), UNKNOWN)
 
 
 def read_events(place: int, log: RawLog, clock: Clock, paths: PathTable) -> Iterator[Event]:
@@ -177,7 +160,7 @@ def log_files(events: Sequence[Event], ids: Sequence[int], logs: int) -> Iterato
     for event, identity in zip(events, ids, strict=True):
         if event.op == "file":
             opens[event.log].append((event.number, identity, event.path))
-        elif event.op != SAVED:
+        else:
             rows[event.log].append((event.row, identity, event.path, event.target))
     for opened, named in zip(opens, rows, strict=True):
         number, identity, path = as_columns(opened, 3)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import posixpath
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from iotrace.capture.paths import PathTable, folders_of, moved
+from iotrace.capture.paths import PathTable, moved
 
 UNKNOWN = -1
-SAVED = "saved"  # the event of a save that ended: no record, but it names a file
 NAMELESS = " (deleted)"  # how the kernel ends the path of a file that has no name
 
 
@@ -56,14 +53,11 @@ class Naming:
     """Follows, in time order, which file has which name."""
 
     def __init__(self, paths: PathTable) -> None:
-        """Start before the first event, with all paths of the job known."""
+        """Start before the first event."""
         self.paths = paths
-        self.folders = folders_of(paths.values())
         self.last: dict[int, int] = {}
         self.gone: set[int] = set()
         self.histories: dict[int, History] = {}
-        self.created: list[tuple[int, int, int]] = []
-        self.hidden_renames: list[tuple[str, str]] = []
 
     def see(self, event: Event, identity: int) -> int:
         """Take one event in; return the file it is about."""
@@ -71,10 +65,6 @@ class Naming:
             return self.named(event.path, event.time_ns)
         if event.op == "file":
             self.call(identity, event.path, event.time_ns)
-            if event.address == 0:
-                self.created.append((event.time_ns, event.log, identity))
-        elif event.op == SAVED:
-            self.find_saved(event)
         elif event.result == 0:
             self.change(event, identity)
         return identity
@@ -101,15 +91,11 @@ class Naming:
         self.gone.discard(identity)
         self.histories.setdefault(path, History()).add(time_ns, identity)
 
-    def replace(self, path: int, identity: int, time_ns: int) -> None:
-        """Forget the file that had a name which another gets."""
-        replaced = self.named(path, time_ns)
-        if replaced != identity and self.last.get(replaced) == path:
-            self.gone.add(replaced)
-
     def rename(self, event: Event, identity: int) -> None:
-        """Move a file, or all files of a folder."""
-        self.replace(event.target, identity, event.time_ns)
+        """Move a file, or all files of a folder, and forget the file that is replaced."""
+        replaced = self.named(event.target, event.time_ns)
+        if replaced != identity and self.last.get(replaced) == event.target:
+            self.gone.add(replaced)
         if identity >= 0:
             self.call(identity, event.target, event.time_ns)
             return
@@ -118,31 +104,3 @@ class Naming:
             new_path = moved(self.paths[path], folder, target)
             if new_path is not None and file not in self.gone:
                 self.call(file, self.paths.code(new_path), event.time_ns)
-
-    def find_saved(self, event: Event) -> None:
-        """Look for the file that a save made under another name and then renamed unseen.
-
-        That is the last one that the process created meanwhile in the same folder, if nothing
-        got the name that the save was asked for. `event.offset` is when the save began.
-        """
-        history = self.histories.get(event.path)
-        if history and history.times_ns[-1] >= event.offset:
-            return
-        path = self.paths[event.path]
-        if path in self.folders:
-            return
-        for identity in self.created_since(event):
-            old_path = self.paths[self.last[identity]]
-            if posixpath.dirname(old_path) == posixpath.dirname(path):
-                self.replace(event.path, identity, event.offset)
-                self.call(identity, event.path, event.offset)
-                self.hidden_renames.append((old_path, path))
-                return
-
-    def created_since(self, event: Event) -> Iterator[int]:
-        """Yield the files that the process of a save created meanwhile, the last one first."""
-        for time_ns, log, identity in reversed(self.created):
-            if time_ns < event.offset:
-                return
-            if log == event.log:
-                yield identity

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable
 
 from iotrace.capture.vocabulary import Vocabulary
 
@@ -56,18 +55,3 @@ def is_inside(path: str, folder: str) -> bool:
     (True, False)
     """
     return path.startswith(folder.rstrip("/") + "/")
-
-
-def folders_of(paths: Iterable[str]) -> set[str]:
-    """Return every folder on the way to some absolute paths.
-
-    >>> sorted(folders_of(["/data/step1/x.pt"]))
-    ['/', '/data', '/data/step1']
-    """
-    folders: set[str] = set()
-    for path in paths:
-        folder = posixpath.dirname(path)
-        while folder not in folders:
-            folders.add(folder)
-            folder = posixpath.dirname(folder)
-    return folders

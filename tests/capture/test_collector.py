@@ -329,23 +329,22 @@ def test_tensors_lie_in_the_file_that_had_the_name(writer: RawLogWriter, tmp_pat
     assert trace.where(trace.row_mask(layer="tensor")).shapes() == [(2, 3), (2, 3)]
 
 
-def test_a_save_whose_rename_was_not_seen_still_has_its_file(
+def test_a_rename_found_at_the_close_is_a_rename_without_api(
     writer: RawLogWriter, tmp_path: Path
 ) -> None:
-    """safetensors renames with a bare system call; the hook knows the name it was asked for."""
+    """safetensors renames with a bare system call, before it closes the file."""
     for step in (0, 1):
-        at = 1_000 * step
-        note = {"op": "save", "engine": "safetensors", "step": step, "path": "/data/x"}
-        writer.open(step + 1, f"/data/.tmp{step}", flags=WRITE_NEW, start_ns=at + 20)
+        writer.open(step + 1, f"/data/.tmp{step}", flags=WRITE_NEW, inode=70 + step)
+        renamed = f"/data/.tmp{step}\0/data/x"
+        writer.add("rename", renamed, offset=64, length=70 + step, result=0, api="")
         writer.note(
-            layer="tensor", **note, name="w", offset=8, length=4, start_ns=at + 30, end_ns=at + 31
-        )
-        writer.note(layer="span", **note, start_ns=at + 10, end_ns=at + 50)
+            layer="tensor", op="save", engine="safetensors", step=step, path="/data/x", name="w",
+            offset=8, length=4,
+        )  # fmt: skip
     trace = collected(tmp_path, writer)
     assert rows(trace, "file", layer="tensor") == [(0,), (1,)]
-    notes = " ".join(trace.metadata.completeness.notes)
-    assert "2 renames not seen" in notes
-    assert "/data/.tmp0 to /data/x" in notes
+    assert rows(trace, "api", "target", op="rename") == [(None, "/data/x")] * 2
+    assert [f.path for f in trace.metadata.completeness.files] == ["/data/x", "/data/x"]
 
 
 def test_what_hooks_could_not_do_is_said(writer: RawLogWriter, tmp_path: Path) -> None:
