@@ -5,9 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "loop.h"
 #include "ring.h"
@@ -95,11 +93,6 @@ static void prepare_other(struct io_uring_sqe *sqe, const struct slot *slot, int
 		return;
 	}
 	io_uring_prep_fsync(sqe, fd, request->flags == 0 ? 0 : IORING_FSYNC_DATASYNC);
-}
-
-static bool is_data(const struct loop_request *request)
-{
-	return request->op == LOOP_READ || request->op == LOOP_WRITE;
 }
 
 /* Whether the ring carries it; what is left is short, or rare. */

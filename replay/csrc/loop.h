@@ -90,14 +90,22 @@ struct loop {
 	int timer_slack_ns; /* of the caller, before the run */
 };
 
+/* Whether the request moves bytes. */
+static inline bool is_data(const struct loop_request *request)
+{
+	return request->op == LOOP_READ || request->op == LOOP_WRITE;
+}
+
 int64_t clock_ns(void);
 void sleep_until(int64_t when_ns);
 
-/* loop.c */
+/* setup.c */
 int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_options *options,
 	       struct tape *tape, struct loop_timing *timings, struct loop_report *report,
 	       uint32_t slots_max);
 void loop_teardown(struct loop *loop);
+
+/* loop.c */
 void loop_begin(struct loop *loop);
 void loop_end(struct loop *loop);
 /* Whether a request may start at `now`; if none, *wake is lowered to the time of the next. */

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -149,7 +148,7 @@ static int64_t perform_other(struct loop *loop, struct slot *slot)
 
 void perform(struct loop *loop, struct slot *slot)
 {
-	if (slot->request->op == LOOP_READ || slot->request->op == LOOP_WRITE) {
+	if (is_data(slot->request)) {
 		perform_data(loop, slot);
 		return;
 	}

@@ -53,9 +53,7 @@ bool transfer_is_staged(const struct loop *loop, const struct loop_request *requ
 {
 	bool direct = request->handle >= 0 && loop->handles[request->handle].direct;
 
-	if (request->op != LOOP_READ && request->op != LOOP_WRITE)
-		return false;
-	if (!request->length)
+	if (!is_data(request) || !request->length)
 		return false;
 	if (request->op == LOOP_READ && loop->options->check_reads)
 		return true;

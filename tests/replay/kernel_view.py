@@ -2,22 +2,16 @@
 
 import os
 import re
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TRACING = Path("/sys/kernel/tracing")
-LINE = re.compile(r"(\d+\.\d+): (\w+): (.*)")
+import pytest
 
-
-def unavailable() -> str:
-    """Return why the kernel's trace points cannot be read here, or nothing."""
-    if not os.access(TRACING / "instances", os.W_OK):
-        return "tracefs is not mounted or not ours to write"
-    if not (TRACING / "events/io_uring").exists():
-        return "this kernel has no io_uring trace points"
-    return ""
+LINE = re.compile(r"\d+\.\d+: (\w+): (.*)")
 
 
 @dataclass
@@ -28,20 +22,36 @@ class Events:
 
 
 @contextmanager
+def tracefs() -> Iterator[Path]:
+    """Mount the kernel's trace points for a while; skip the test where that is not allowed."""
+    with tempfile.TemporaryDirectory() as folder:
+        mount = ["mount", "-t", "tracefs", "none", folder]
+        if subprocess.run(mount, capture_output=True).returncode:
+            pytest.skip("tracefs cannot be mounted here")
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+@contextmanager
 def kernel_events(*names: str) -> Iterator[Events]:
     """Record the trace points `group/event` of the whole machine while the block runs."""
-    instance = TRACING / "instances" / f"iotrace-{os.getpid()}"
-    instance.mkdir()
     events = Events()
-    try:
-        (instance / "buffer_size_kb").write_text("8192")
-        (instance / "trace_clock").write_text("global")
-        for name in names:
-            (instance / "events" / name / "enable").write_text("1")
-        yield events
-        (instance / "tracing_on").write_text("0")
-        for line in (instance / "trace").read_text().splitlines():
-            if match := LINE.search(line):
-                events.seen.append((match[2], match[3]))
-    finally:
-        instance.rmdir()
+    with tracefs() as root:
+        missing = [name for name in names if not (root / "events" / name).exists()]
+        if missing:
+            pytest.skip(f"this kernel has no trace point {missing[0]}")
+        instance = root / "instances" / f"iotrace-{os.getpid()}"
+        instance.mkdir()
+        try:
+            (instance / "buffer_size_kb").write_text("8192")
+            (instance / "trace_clock").write_text("global")
+            for name in names:
+                (instance / "events" / name / "enable").write_text("1")
+            yield events
+            (instance / "tracing_on").write_text("0")
+            text = (instance / "trace").read_text()
+            events.seen += LINE.findall(text)
+        finally:
+            instance.rmdir()

@@ -17,11 +17,10 @@ from iotrace.replay.job import Fence, Op, SyncKind
 from iotrace.replay.loop import Tape
 
 from .job_builder import CREATE, JobBuilder, run
-from .kernel_view import kernel_events, unavailable
+from .kernel_view import kernel_events
 
 MIB = 1 << 20
 PROJECT = Path(__file__).parents[2]
-NEEDS_TRACEFS = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "available")
 
 
 def two_saves(direct: bool) -> JobBuilder:
@@ -174,7 +173,6 @@ def test_a_run_starts_at_the_time_it_is_given(executor: Executor, tape: Tape, ro
     assert done.timings["start_ns"][0] >= start_ns
 
 
-@NEEDS_TRACEFS
 @pytest.mark.parametrize("direct", [False, True])
 def test_the_kernel_sees_each_sync_after_the_completion_of_its_writes(
     tape: Tape, tmp_path: Path, direct: bool
@@ -203,7 +201,6 @@ def test_the_kernel_sees_each_sync_after_the_completion_of_its_writes(
     assert syncs[-1] >= 49
 
 
-@NEEDS_TRACEFS
 @pytest.mark.parametrize("depth", [1, 8])
 def test_the_kernel_sees_the_jobs_own_direct_requests(
     tape: Tape, tmp_path: Path, depth: int

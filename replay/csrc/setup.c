@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* Before and after a run: everything a run needs is there before its clock starts. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "loop.h"
+
+#define STAGING_BUDGET_BYTES (INT64_C(1) << 30) /* also the kernel's limit on a registered buffer */
+#define SPARE_DESCRIPTORS 64
+
+static uint64_t slots_wanted(const struct loop_job *job, const struct loop_options *options)
+{
+	uint64_t slots = (uint64_t)options->queue_depth * options->stream_count;
+
+	return slots < (uint64_t)job->request_count ? slots : (uint64_t)job->request_count;
+}
+
+static void survey_handles(struct loop *loop)
+{
+	const struct loop_job *job = loop->job;
+
+	for (int32_t i = 0; i < job->handle_count; i++)
+		loop->handles[i].fd = -1;
+	for (int64_t i = 0; i < job->request_count; i++) {
+		const struct loop_request *request = &job->requests[i];
+
+		if (request->handle < 0)
+			continue;
+		if (request->op == LOOP_OPEN)
+			loop->handles[request->handle].direct = request->flags & O_DIRECT;
+		if (is_data(request))
+			loop->handles[request->handle].demand++;
+	}
+}
+
+static bool survey_requests(struct loop *loop)
+{
+	const struct loop_job *job = loop->job;
+	int64_t longest = 0, span = tape_span(loop->tape);
+	bool staged = false;
+
+	for (int64_t i = 0; i < job->request_count; i++) {
+		const struct loop_request *request = &job->requests[i];
+
+		if (!is_data(request))
+			continue;
+		staged |= transfer_is_staged(loop, request);
+		loop->reads |= request->op == LOOP_READ;
+		loop->writes |= request->op == LOOP_WRITE;
+		if (request->length > longest)
+			longest = request->length;
+		if (request->gather && request->piece_count > (int32_t)loop->iov_capacity)
+			loop->iov_capacity = request->piece_count;
+	}
+	loop->longest_transfer_bytes = longest < span ? longest : span;
+	if (loop->iov_capacity > IOV_CAPACITY_MAX)
+		loop->iov_capacity = IOV_CAPACITY_MAX;
+	return staged;
+}
+
+static int setup_slots(struct loop *loop, uint32_t count)
+{
+	loop->slots = calloc(count + 1, sizeof(*loop->slots));
+	loop->iovs = calloc((size_t)count * loop->iov_capacity + 1, sizeof(*loop->iovs));
+	if (!loop->slots || !loop->iovs)
+		return -ENOMEM;
+	loop->slot_count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		loop->slots[i].iov = loop->iovs + (size_t)i * loop->iov_capacity;
+		loop->slots[i].next_free = loop->free_slots;
+		loop->free_slots = &loop->slots[i];
+	}
+	return 0;
+}
+
+/* One buffer per slot, as far as the budget goes; requests then wait for a buffer. */
+static int setup_staging(struct loop *loop)
+{
+	int64_t bytes = loop->options->staging_bytes;
+	int64_t affordable;
+
+	if (bytes < DIRECT_BLOCK_BYTES || bytes % DIRECT_BLOCK_BYTES)
+		return -EINVAL;
+	affordable = STAGING_BUDGET_BYTES / bytes;
+	if (affordable < 1)
+		affordable = 1;
+	loop->staging_count = affordable < loop->slot_count ? affordable : loop->slot_count;
+	loop->staging_size = bytes * loop->staging_count;
+	loop->free_staging = calloc(loop->staging_count, sizeof(*loop->free_staging));
+	if (!loop->free_staging)
+		return -ENOMEM;
+	loop->staging = mmap(NULL, loop->staging_size, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (loop->staging == MAP_FAILED) {
+		loop->staging = NULL;
+		return -ENOMEM;
+	}
+	madvise(loop->staging, loop->staging_size, MADV_HUGEPAGE);
+	memset(loop->staging, 0, loop->staging_size); /* pages now, not in the timed part */
+	for (uint32_t i = 0; i < loop->staging_count; i++)
+		loop->free_staging[loop->staging_free++] = loop->staging + i * bytes;
+	return 0;
+}
+
+static int setup_streams(struct loop *loop)
+{
+	uint32_t count = loop->options->stream_count;
+
+	loop->streams = calloc(count + 1, sizeof(*loop->streams));
+	loop->active = calloc(count + 1, sizeof(*loop->active));
+	if (!loop->streams || !loop->active)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++) {
+		loop->streams[i].next = loop->job->stream_starts[i];
+		loop->streams[i].end = loop->job->stream_starts[i + 1];
+		loop->streams[i].previous = -1;
+		if (loop->streams[i].next < loop->streams[i].end)
+			loop->active[loop->active_count++] = i;
+	}
+	return 0;
+}
+
+/* A job may hold more files open than the soft limit allows. */
+static void allow_descriptors(rlim_t count)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= count + SPARE_DESCRIPTORS)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit); /* if refused, opens fail with EMFILE and say so */
+}
+
+int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_options *options,
+	       struct tape *tape, struct loop_timing *timings, struct loop_report *report,
+	       uint32_t slots_max)
+{
+	uint64_t slots = slots_wanted(job, options);
+	int error;
+
+	*loop = (struct loop){ .job = job, .options = options, .tape = tape, .timings = timings,
+			       .report = report };
+	*report = (struct loop_report){ .first_mismatch = -1, .first_error = -1 };
+	*(tape_is_huge(tape) ? &report->features : &report->refused) |= LOOP_FEATURE_HUGE_PAGES;
+	loop->timer_slack_ns = prctl(PR_GET_TIMERSLACK);
+	prctl(PR_SET_TIMERSLACK, 1); /* instead of 50 us; helper threads inherit it */
+	if (!options->queue_depth)
+		return -EINVAL;
+	memset(timings, 0, job->request_count * sizeof(*timings));
+	loop->handles = calloc((size_t)job->handle_count + 1, sizeof(*loop->handles));
+	loop->files = calloc((size_t)job->file_count + 1, sizeof(*loop->files));
+	if (!loop->handles || !loop->files)
+		return -ENOMEM;
+	allow_descriptors(job->handle_count);
+	survey_handles(loop);
+
+	bool staged = survey_requests(loop);
+
+	error = setup_streams(loop);
+	if (!error)
+		error = setup_slots(loop, slots < slots_max ? slots : slots_max);
+	report->in_flight_wanted = slots;
+	report->in_flight_limit = loop->slot_count;
+	if (!error && staged) {
+		error = setup_staging(loop);
+		if (loop->staging_count < loop->slot_count)
+			report->in_flight_limit = loop->staging_count;
+	}
+	if (!error)
+		tape_prefault(tape, loop->longest_transfer_bytes, loop->reads);
+	return error;
+}
+
+void loop_teardown(struct loop *loop)
+{
+	prctl(PR_SET_TIMERSLACK, loop->timer_slack_ns);
+	for (int32_t i = 0; loop->handles && i < loop->job->handle_count; i++)
+		if (loop->handles[i].fd >= 0)
+			close(loop->handles[i].fd);
+	if (loop->staging)
+		munmap(loop->staging, loop->staging_size);
+	free(loop->free_staging);
+	free(loop->iovs);
+	free(loop->slots);
+	free(loop->active);
+	free(loop->streams);
+	free(loop->files);
+	free(loop->handles);
+}
