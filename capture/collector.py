@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from iotrace.capture.accounts import account_of, own_accounts
 from iotrace.capture.clock import Clock
 from iotrace.capture.completeness import (
     Requests,
@@ -22,7 +23,7 @@ from iotrace.capture.environment import boot_id, describe_host
 from iotrace.capture.files import FileTable, identify
 from iotrace.capture.mounts import find_mounts
 from iotrace.capture.notes import Notes, read_notes
-from iotrace.capture.processes import describe_process, is_running, rank_of
+from iotrace.capture.processes import describe_process, has_ended, rank_of
 from iotrace.capture.rawlog import SUFFIX, RawLog, read_raw_log
 from iotrace.capture.rows import (
     CODED_COLUMNS,
@@ -38,7 +39,7 @@ from iotrace.capture.rows import (
 )
 from iotrace.capture.spans import labelling
 from iotrace.traces.errors import CaptureError
-from iotrace.traces.metadata import Completeness, Host, Metadata, ProcessCompleteness
+from iotrace.traces.metadata import Completeness, Host, Metadata
 from iotrace.traces.trace import Column, Ints, Shapes, Strings, Trace
 
 DISTRIBUTION = "iotrace-toolkit"
@@ -179,7 +180,8 @@ def describe_completeness(
     """
     requests = Requests(block, context.words)
     written = written_files(requests, context.files)
-    processes = tuple(process_completeness(requests, logs))
+    accounts = own_accounts(logs, found)
+    processes = tuple(process_completeness(requests, logs, accounts))
     return Completeness(
         files=tuple(file_completeness(requests, written, context.files, boot_id())),
         processes=processes,
@@ -191,7 +193,7 @@ def describe_completeness(
         notes=(
             *unreadable,
             *(f"{log.path.name} is cut: its last records are lost" for log in found if log.is_cut),
-            *unfinished_processes(logs, processes),
+            *unfinished_processes(logs),
             *mapped_bytes(requests),
             *lost_names(written, context.files, boot_id()),
             *hook_problems(notes),
@@ -200,18 +202,13 @@ def describe_completeness(
     )
 
 
-def unfinished_processes(
-    logs: Sequence[RawLog], processes: Sequence[ProcessCompleteness]
-) -> Iterator[str]:
+def unfinished_processes(logs: Sequence[RawLog]) -> Iterator[str]:
     """Yield which processes did not come to their end: that is when they write the counters."""
-    boot = boot_id()
-    for place, (log, process) in enumerate(zip(logs, processes, strict=True)):
-        header = log.header
-        who = f"process {place} (pid {header.pid}, {' '.join(header.argv)[:80]})"
-        is_here = header.boot_id == boot
-        if is_here and is_running(header.pid, header.pid_start_ticks):
+    for place, log in enumerate(logs):
+        who = f"process {place} (pid {log.header.pid}, {' '.join(log.header.argv)[:80]})"
+        if not has_ended(log.header):
             yield f"{who} still runs: what it does from now on is not in the trace"
-        elif process.kernel_bytes_written is None:
+        elif account_of(log) is None:
             yield f"{who} was killed: it may have been in the middle of a request"
 
 

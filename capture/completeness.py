@@ -11,6 +11,7 @@ from stat import S_ISREG
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.capture.accounts import Account
 from iotrace.capture.extents import Extents, holds_data
 from iotrace.capture.files import FileTable
 from iotrace.capture.rawlog import RawLog
@@ -181,35 +182,36 @@ def is_explained(written: Written, files: FileTable, file: int, size_bytes: int 
 
 
 def process_completeness(
-    requests: Requests, logs: Sequence[RawLog]
+    requests: Requests, logs: Sequence[RawLog], accounts: Sequence[Account | None]
 ) -> Iterator[ProcessCompleteness]:
     """Yield for each process what was recorded and what the kernel counted.
 
     The kernel counts nowhere what io_uring and libaio move; it is added to its count, and the
     preload library's own reads are taken off, so that the numbers can be compared.
+
+    Args:
+        accounts: the kernel's count of each log's process.
     """
     is_uncounted = np.isin(requests.block["api"], requests.codes("api", UNCOUNTED_APIS))
     reads, writes = requests.rows("read"), requests.rows("write")
-    counters = [
-        kernel_counter(requests, "rchar", len(logs)),
-        kernel_counter(requests, "wchar", len(logs)),
-    ]
     totals = [
         bytes_by_process(requests, rows, len(logs))
         for rows in (reads, writes, reads[is_uncounted[reads]], writes[is_uncounted[writes]])
     ]
-    for place, (log, rchar, wchar, read, written, read_unseen, written_unseen) in enumerate(
-        zip(logs, *counters, *totals, strict=True)
+    for place, (log, account, read, written, read_uncounted, written_uncounted) in enumerate(
+        zip(logs, accounts, *totals, strict=True)
     ):
         outside = log.header.outside
+        seen_read = seen_written = None
+        if account is not None:
+            seen_read = account.bytes_read + read_uncounted - outside.own_bytes_read
+            seen_written = account.bytes_written + written_uncounted
         yield ProcessCompleteness(
             process=place,
             recorded_bytes_read=read,
             recorded_bytes_written=written,
-            kernel_bytes_read=(
-                None if rchar is None else rchar + read_unseen - outside.own_bytes_read
-            ),
-            kernel_bytes_written=None if wchar is None else wchar + written_unseen,
+            kernel_bytes_read=seen_read,
+            kernel_bytes_written=seen_written,
             other_bytes_read=outside.other_bytes_read,
             other_bytes_written=outside.other_bytes_written,
             ignored_bytes_read=outside.ignored_bytes_read,
@@ -223,17 +225,6 @@ def bytes_by_process(requests: Requests, rows: Rows, processes: int) -> list[int
     totals = np.zeros(processes, np.int64)
     np.add.at(totals, requests.block["process"][rows], requests.moved_bytes(rows))
     return totals.tolist()
-
-
-def kernel_counter(requests: Requests, name: str, processes: int) -> list[int | None]:
-    """Return the last value of a counter of /proc/PID/io in each process, None without one."""
-    block = requests.block
-    counters: list[int | None] = [None] * processes
-    is_counter = block["layer"] == requests.words.layer.find("counter")
-    rows = np.flatnonzero(is_counter & (block["name"] == requests.words.name.find(name)))
-    for row in rows[np.argsort(block["start_ns"][rows], kind="stable")].tolist():
-        counters[int(block["process"][row])] = int(block["result"][row])
-    return counters
 
 
 def mapped_bytes(requests: Requests) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from iotrace.capture.environment import boot_id
 from iotrace.capture.notes import Note
 from iotrace.capture.rawlog import LogHeader, RawLog
 from iotrace.traces.metadata import Process
@@ -71,6 +72,11 @@ def libraries(interpreter: Note | None) -> dict[str, str]:
     if not isinstance(found, dict):
         return {}
     return {str(name): str(version) for name, version in found.items()}
+
+
+def has_ended(header: LogHeader) -> bool:
+    """Return whether the process that wrote a log is over, as far as this host can tell."""
+    return header.boot_id != boot_id() or not is_running(header.pid, header.pid_start_ticks)
 
 
 def is_running(pid: int, start_ticks: int) -> bool:

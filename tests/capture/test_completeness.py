@@ -264,6 +264,34 @@ def test_bytes_that_nobody_saw_make_the_trace_incomplete(
     assert not found.complete
 
 
+def test_the_bytes_of_children_are_not_missed_in_their_parent(tmp_path: Path) -> None:
+    """The kernel adds those of a child that was waited for: torchrun and its ranks."""
+    parent, child = RawLogWriter(pid=10), RawLogWriter(pid=11, parent_pid=10)
+    for writer, written in ((child, 5_000_000), (parent, 20)):
+        writer.open(1, "/data/x", flags=NEW)
+        writer.add("write", file=1, offset=0, length=written, result=written)
+    child.end(rchar=900_000, wchar=5_000_000)
+    parent.end(rchar=900_100, wchar=5_000_020)
+    child.counters = {"ignored_bytes_read": 900_000}
+    for writer in (parent, child):
+        writer.write(tmp_path)
+    for process in collect(tmp_path, ()).metadata.completeness.processes:
+        assert (process.unseen_bytes_read, process.unseen_bytes_written) == (0, 0)
+        assert process.kernel_bytes_written == process.recorded_bytes_written
+
+
+def test_a_killed_child_makes_the_count_of_its_parent_unknown(tmp_path: Path) -> None:
+    """Its bytes are in the count; a number that cannot be compared must not be shown."""
+    parent, child = RawLogWriter(pid=10), RawLogWriter(pid=11, parent_pid=10)
+    child.open(1, "/data/x", flags=NEW)
+    parent.open(1, "/data/y", flags=NEW)
+    parent.end(wchar=5_000_020)
+    for writer in (parent, child):
+        writer.write(tmp_path)
+    for process in collect(tmp_path, ()).metadata.completeness.processes:
+        assert process.kernel_bytes_written is None
+
+
 def test_a_process_that_did_not_end_itself_was_killed(writer: RawLogWriter, tmp_path: Path) -> None:
     """Its log has no final counters."""
     writer.open(1, "/data/x")
