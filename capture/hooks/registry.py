@@ -45,6 +45,15 @@ HOOKS = (
     Hook("torch.save", "torch.serialization", "torch_save"),
     Hook("torch.save", "torch.serialization", "torch_load"),
     Hook("torch.save", "torch._dynamo.trace_rules", "torch_compile"),
+    Hook("dcp", "torch.distributed.checkpoint", "dcp"),
+    Hook("dcp", "torch.distributed.checkpoint.filesystem", "dcp_files"),
+    Hook("dcp", "torch.distributed.checkpoint.filesystem", "dcp_write"),
+    Hook("dcp", "torch.distributed.checkpoint.filesystem", "dcp_read"),
+    Hook("dcp", "torch.distributed.checkpoint._fsspec_filesystem", "dcp_files"),
+    Hook("dcp", "safetensors.torch", "dcp_safetensors"),
+    Hook("torchsnapshot", "torchsnapshot.snapshot", "torchsnapshot_take"),
+    Hook("torchsnapshot", "torchsnapshot.snapshot", "torchsnapshot_restore"),
+    Hook("torchsnapshot", "torchsnapshot.storage_plugins.fs", "torchsnapshot_fs"),
 )
 
 

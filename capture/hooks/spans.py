@@ -2,7 +2,8 @@
 
 Spans nest, as engines call each other; the outermost one is a step of the job
 and becomes a row of the trace. Ordinals count the steps of this process, apart
-for saves and loads.
+for saves and loads. An engine's own threads begin with no span: what they do in
+the folder of a span of that engine belongs to it.
 """
 
 from __future__ import annotations
@@ -16,27 +17,47 @@ from typing import TYPE_CHECKING
 from .emit import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from .emit import Emitter
     from .targets import Target
+
+    Receiver = Callable[[int, int, int, int], None]
+    Inside = tuple["Span", "Inside | None"]  # a thread's spans, the innermost first
+
+# A copy that an asynchronous save makes first is of the same step as the save.
+COUNTED_AS = {"save": "save", "load": "load", "stage": "save"}
 
 
 class Span:
     """One save or load of one engine on one thread.
 
     Attributes:
-        op: `save` or `load`.
+        op: `save`, `load` or `stage`.
         engine: Value of the trace's `engine` column.
         target: The file it works on.
         start_ns: When it began.
         outer: The span it is nested in.
         step: Ordinal of the outermost span; None until the engine's work begins.
         work: What the engine's hook keeps for this span.
+        receive: Takes the extents that a nested engine moves in memory, in place of
+            that engine's rows: offset and length in what it writes, start and end.
+        is_asynchronous: Whether the engine goes on in threads of its own after the end.
     """
 
-    __slots__ = ("engine", "op", "outer", "start_ns", "step", "target", "work")
+    __slots__ = (
+        "below",
+        "engine",
+        "is_asynchronous",
+        "op",
+        "outer",
+        "receive",
+        "start_ns",
+        "step",
+        "target",
+        "work",
+    )
 
     def __init__(self, op: str, engine: str, target: Target, outer: Span | None) -> None:
         self.op = op
@@ -46,12 +67,26 @@ class Span:
         self.start_ns = monotonic_ns()
         self.step: int | None = None
         self.work: Any = None
+        self.receive: Receiver | None = None
+        self.is_asynchronous = False
 
-    def row_head(self, layer: str) -> str:
-        """Return the JSON that the rows of this span begin with, the object left open."""
+    def receiver(self) -> Receiver | None:
+        """Return what takes this span's extents, if an engine around it asked for them."""
+        if self.outer is None or self.target.path is not None:
+            return None
+        return self.outer.receive
+
+    def row_head(self, layer: str, op: str | None = None, path: str | None = None) -> str:
+        """Return the JSON that the rows of this span begin with, the object left open.
+
+        Args:
+            layer: `tensor` or `span`.
+            op: If other than the span's.
+            path: If other than the span's.
+        """
         return (
-            f'{{"layer":"{layer}","op":"{self.op}","engine":{quote(self.engine)},'
-            f'"step":{self.step},"path":{quote(self.target.path)}'
+            f'{{"layer":"{layer}","op":"{op or self.op}","engine":{quote(self.engine)},'
+            f'"step":{self.step},"path":{quote(path or self.target.path)}'
         )
 
 
@@ -67,37 +102,72 @@ class Spans:
         self._thread = local()
         self._process = -1
         self._ordinals: dict[str, Iterator[int]] = {}
+        self._steps: list[Span] = []
 
     def current(self) -> Span | None:
         """Return the innermost span of this thread."""
-        span: Span | None = getattr(self._thread, "span", None)
-        return span
+        inside: Inside | None = getattr(self._thread, "inside", None)
+        return None if inside is None else inside[0]
 
     def create(self, op: str, engine: str, target: Target) -> Span:
         """Return a span that begins now; `enter` makes it this thread's."""
-        return Span(op, engine, target, self.current())
+        return Span(op, engine, target, self.current() or self._around(engine, target))
+
+    def _around(self, engine: str, target: Target) -> Span | None:
+        """Return the step of an engine, on whatever thread, whose folder holds a file."""
+        for step in self._steps:
+            folder = step.target.path
+            if folder and step.engine == engine and (target.path or "").startswith(f"{folder}/"):
+                return step
+        return None
 
     def enter(self, span: Span) -> None:
         """Make a span this thread's innermost one; `leave` must follow on the same thread."""
-        self._thread.span = span
+        self._thread.inside = (span, getattr(self._thread, "inside", None))
 
-    def engage(self, span: Span) -> None:
-        """Say that the engine's work begins: from here on the span is a step, or part of one."""
+    def engage(self, span: Span, step: int | None = None) -> None:
+        """Say that the engine's work begins: from here on the span is a step, or part of one.
+
+        Args:
+            span: The engine's.
+            step: What the engine itself calls this step; None: it is the next one.
+        """
         outer = span.outer
         if outer is not None and outer.step is None:
             self.engage(outer)
         if span.step is None:
-            span.step = self._next_ordinal(span.op) if outer is None else outer.step
+            span.step = self._step_of(span, step)
+        if outer is None and span not in self._steps:
+            self._steps.append(span)
+
+    def suspend(self, span: Span) -> None:
+        """Take this thread out of a span that goes on, and of those inside it.
+
+        Another thread enters the span later.
+        """
+        inside: Inside | None = getattr(self._thread, "inside", None)
+        while inside is not None:
+            innermost, inside = inside
+            if innermost is span:
+                self._thread.inside = inside
+                return
 
     def leave(self, span: Span) -> None:
         """End a span, and those inside it that were left open; write the outermost's row."""
-        self._thread.span = span.outer
+        self.suspend(span)
         span.work = None
+        span.receive = None
         if span.outer is None and span.step is not None:
+            self._steps.remove(span)
             self.emitter.emit(span.start_ns, monotonic_ns(), span.row_head("span") + "}")
+
+    def _step_of(self, span: Span, step: int | None) -> int | None:
+        if span.outer is not None:
+            return span.outer.step
+        return self._next_ordinal(span.op) if step is None else step
 
     def _next_ordinal(self, op: str) -> int:
         if self._process != os.getpid():  # a forked child counts its own steps
             self._process = os.getpid()
             self._ordinals = {"save": count(), "load": count()}
-        return next(self._ordinals[op])
+        return next(self._ordinals[COUNTED_AS[op]])

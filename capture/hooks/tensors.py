@@ -119,6 +119,18 @@ def unnamed(length: int, device: object = "cpu") -> Sequence[str]:
     return (describe(None, "uint8", (length,), device),)
 
 
+def first_byte(shape: Sequence[int], offsets: Sequence[int], item_bytes: int) -> int:
+    """Return where in a tensor a part of it begins, in bytes, rows one after another.
+
+    >>> first_byte((4, 10), (2, 5), 4)
+    100
+    """
+    position = 0
+    for size, offset in zip(shape, offsets):
+        position = position * size + offset
+    return position * item_bytes
+
+
 def dtype_name(dtype: object) -> str:
     """Return the name of a torch dtype without the module."""
     return str(dtype).rpartition(".")[2]

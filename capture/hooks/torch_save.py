@@ -13,7 +13,7 @@ from functools import partial, wraps
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from .tensors import emit_rows, take_inventory, unnamed
+from .tensors import Inventory, emit_rows, take_inventory, unnamed
 from .wrapping import SpannedOpener, require, safely
 from .zip_layout import place_record
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .spans import Span, Spans
-    from .tensors import Inventory
 
 ENGINE = "torch.save"
 ALIGNMENT_BYTES = 64  # before torch 2.7 made it a setting
@@ -97,7 +96,8 @@ def begin_zip(module: Any, spans: Spans, span: Span, obj: Any, writer: Any) -> R
     """Return the writer to hand to torch's `_save` in place of its own."""
     spans.engage(span)
     get_alignment = getattr(module, "_get_storage_alignment", lambda: ALIGNMENT_BYTES)
-    inventory = take_inventory(obj, sys.modules["torch"])
+    is_named_outside = span.receiver() is not None
+    inventory = Inventory() if is_named_outside else take_inventory(obj, sys.modules["torch"])
     return RecordWriter(writer, spans, span, inventory, get_alignment())
 
 
@@ -119,6 +119,7 @@ class RecordWriter:
         self._emitter = spans.emitter
         self._target = span.target
         self._head = span.row_head("tensor")
+        self._receive = span.receiver()
         self._inventory = inventory
         self._alignment = alignment
         self._prefix_bytes = len(writer.archive_name().encode()) + 1
@@ -160,6 +161,9 @@ class RecordWriter:
         extent = place_record(self._header, name_bytes, size, self._alignment)
         self._header = extent.next_header
         if not name.startswith(STORAGE_PREFIX):
+            return
+        if self._receive is not None:
+            self._receive(extent.offset, size, start_ns, end_ns)
             return
         tensors = self._tensors(int(name[len(STORAGE_PREFIX) :]), data, size)
         offset = self._target.offset(extent.offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 from .registry import CannotBind
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .spans import Spans
+    from .targets import Target
 
 
 def require(owner: Any, *names: str) -> None:
@@ -22,7 +24,26 @@ def require(owner: Any, *names: str) -> None:
     """
     missing = [name for name in names if not hasattr(owner, name)]
     if missing:
-        raise CannotBind(f"{owner.__name__} has no {', '.join(missing)}")
+        raise CannotBind(f"{getattr(owner, '__name__', 'torch')} has no {', '.join(missing)}")
+
+
+def argument(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return what finds the argument `name` among those of a call, None if it was left out.
+
+    Versions of an engine differ in the place of a parameter, hardly ever in its name.
+
+    Raises:
+        CannotBind: There is no such parameter: another version of the engine.
+    """
+    parameters = list(inspect.signature(function).parameters)
+    if name not in parameters:
+        raise CannotBind(f"{function.__qualname__} has no parameter {name}")
+    place = parameters.index(name)
+
+    def find(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return args[place] if place < len(args) else kwargs.get(name)
+
+    return find
 
 
 def safely(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -31,6 +52,11 @@ def safely(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except Exception:
         return None
+
+
+def target_or_nowhere(destination: Any) -> Target:
+    """Return the target of what the job named; nowhere if that is nothing known."""
+    return safely(target_of, destination) or NOWHERE
 
 
 class SpannedOpener:
@@ -48,7 +74,7 @@ class SpannedOpener:
         self, opener: Callable[[], Any], spans: Spans, op: str, engine: str, destination: Any
     ) -> None:
         self._spans = spans
-        self._span = spans.create(op, engine, safely(target_of, destination) or NOWHERE)
+        self._span = spans.create(op, engine, target_or_nowhere(destination))
         self._opener = opener()
 
     def __enter__(self) -> Any:
