@@ -1,7 +1,7 @@
 """The `iotrace` command: its verbs, and the one place where an error becomes a line and a status.
 
-Exit status: 0 done; 1 the run failed; 2 the input or the command line is wrong; 130 interrupted;
-141 the reader of stdout went away. `capture` ends with the status of the job it ran.
+Exit status: 0 done; 1 the run failed; 2 the input or the command line is wrong; 128 + n ended by
+signal n, such as 130 for Ctrl-C. `capture` ends with the status of the job it ran.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -108,6 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file name may hold any byte
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one of them
+            signal.signal(number, _end)
     try:
         status = build_app()(
             None if arguments is None else list(arguments),
@@ -132,6 +136,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _fail("out of memory; close other programs or use a smaller trace", EXIT_FAILED)
     return status if isinstance(status, int) else 0
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """End as the default does, but through every `finally`: replayed files are removed."""
+    raise SystemExit(_EXIT_SIGNALLED + number)
 
 
 def _fail(message: str, status: int) -> int:

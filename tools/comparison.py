@@ -39,6 +39,7 @@ class Setting:
         queue_depth: requests in flight per stream.
         cold: whether files were put out of the page cache before reads.
         dry: whether nothing was run.
+        missing: what the trace is known to lack.
     """
 
     trace: str
@@ -46,6 +47,7 @@ class Setting:
     queue_depth: int
     cold: bool
     dry: bool
+    missing: tuple[str, ...] = ()
 
 
 def recorded_latency_us(trace: Trace) -> Mapping[str, float]:
@@ -69,7 +71,11 @@ def print_outcome(
         recorded_us: latencies of the recording, see `recorded_latency_us`.
     """
     print_facts(terminal, _setting(outcome, setting))
-    for title, problems in (("FAILED", outcome.errors), ("DEGRADED", outcome.degraded)):
+    for title, problems in (
+        ("FAILED", outcome.errors),
+        ("DEGRADED: not what was asked for", outcome.degraded),
+        ("INCOMPLETE: what the trace lacks is not replayed either", setting.missing),
+    ):
         if problems:
             terminal.print()
             print_problems(terminal, title, problems)
@@ -94,7 +100,8 @@ def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
         yield "dry run", "nothing was touched"
         return
     parts = [outcome.executor, f"queue depth {setting.queue_depth}", f"in {setting.root}"]
-    parts.append("cold reads" if setting.cold else "reads warm or cold as the page cache has it")
+    if outcome.plan.counts().bytes_read:
+        parts.append("cold reads" if setting.cold else "reads as the page cache has the files")
     yield "run", ", ".join(parts)
     if len(outcome.repetitions) > 1:
         yield "figures", f"medians of {plural(len(outcome.repetitions), 'run')}"

@@ -10,8 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from iotrace.traces.errors import IotraceError, OutputExistsError
+from iotrace.traces.trace import Trace
+from iotrace.traces.writer import write_trace
 
 STDOUT = "-"
+
+
+class OutputError(IotraceError):
+    """The work is done, and its output cannot be written."""
+
+    exit_code = 1
 
 
 def check_output(path: Path, *, force: bool) -> None:
@@ -40,6 +48,18 @@ def check_output(path: Path, *, force: bool) -> None:
         raise IotraceError(f"cannot write {path}: {cause}; choose another folder") from error
 
 
+def save_trace(trace: Trace, path: Path, *, force: bool) -> None:
+    """Write a trace or a result, whole or not at all.
+
+    Raises:
+        OutputError: the system refused; nothing is left behind.
+    """
+    try:
+        write_trace(trace, path, force=force)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
 def check_json(destination: str | None, *, force: bool) -> None:
     """Refuse a `--json` destination that could not be written in the end."""
     if destination is not None and not _is_stream(destination):
@@ -47,14 +67,24 @@ def check_json(destination: str | None, *, force: bool) -> None:
 
 
 def write_json(value: dict[str, Any], destination: str) -> None:
-    """Write one JSON object to the file `destination`, whole or not at all; `-` is stdout."""
+    """Write one JSON object to the file `destination`, whole or not at all; `-` is stdout.
+
+    Raises:
+        OutputError: the system refused; nothing is left behind.
+    """
     text = json.dumps(value, indent=2) + "\n"
     if destination == STDOUT:
         sys.stdout.write(text)
-    elif _is_stream(destination):
-        Path(destination).write_text(text)
-    else:
-        _replace(Path(destination), text)
+        return
+    try:
+        if _is_stream(destination):
+            Path(destination).write_text(text)
+        else:
+            _replace(Path(destination), text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write {destination}: {error.strerror}") from error
 
 
 def _is_stream(destination: str) -> bool:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from iotrace.tools.render import Terminal
 
@@ -16,19 +23,22 @@ Report = Callable[[str, int, int], None]
 def progress() -> Iterator[Report]:
     """Give a function that shows (stage, done, total); it is silent when stderr is no terminal.
 
-    The bars vanish at the end: what stays on the screen is the result.
+    The bars vanish at the end: what stays on the screen is the result. Nothing is drawn between
+    two reports, so that drawing takes no time from what is measured.
     """
     terminal = Terminal(stderr=True)
     if not terminal.is_terminal:
         yield lambda stage, done, total: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=terminal, transient=True) as bars:
-        tasks = {}
+    with Progress(
+        *columns, TimeElapsedColumn(), console=terminal, transient=True, auto_refresh=False
+    ) as bars:
+        tasks: dict[str, TaskID] = {}
 
         def report(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)
+            bars.update(tasks[stage], completed=done, total=total, refresh=True)
 
         yield report

@@ -72,7 +72,7 @@ def format_seconds(seconds: float | None) -> str:
     if seconds >= 100:
         return f"{seconds:,.0f} s"
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= factor:
+        if seconds >= factor * 0.9995:  # 999.9 ms is written as 1.00 s
             return f"{_significant(seconds / factor)} {unit}"
     return f"{seconds * 1e9:.0f} ns"
 

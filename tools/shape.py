@@ -53,8 +53,9 @@ class Shape:
 def transforms(shape: Shape, root: Path | None) -> list[Transform]:
     """Return the transforms of `shape` in the order they apply.
 
-    Requests are chosen and joined first, so that what is aligned and cut are the final ones;
-    direct comes last, because it parts whole blocks from what is left over.
+    Requests are chosen and joined first, so that what is aligned and cut are the final ones.
+    Buffered comes before that, so that what was recorded direct may be reshaped freely; direct
+    last, because it parts whole blocks from what is left over.
 
     Args:
         shape: what was asked for.
@@ -66,6 +67,8 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
     chosen: list[Transform] = []
     if shape.op != "all":
         chosen.append(Select(ops=(shape.op,)))
+    if shape.direct is False:
+        chosen.append(Buffered())
     if shape.coalesce_bytes is not None:
         gather = "vectored" if shape.gather else "copy"
         chosen.append(Coalesce(shape.coalesce_bytes, gather))
@@ -74,8 +77,8 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
         chosen.append(Align(shape.align_bytes or block_bytes))
     if shape.split_bytes is not None:
         chosen.append(Split(shape.split_bytes))
-    if shape.direct is not None:
-        chosen.append(Direct(block_bytes) if shape.direct else Buffered())
+    if shape.direct:
+        chosen.append(Direct(block_bytes))
     return chosen
 
 

@@ -1,6 +1,8 @@
 """The command as a whole: help, version, typos, broken pipes, colours."""
 
+import contextlib
 import os
+import pty
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +13,7 @@ import typer
 from iotrace.tools.cli import build_app
 
 from .command import COLUMNS, IOTRACE, assert_fits, assert_one_line_error, iotrace
+from .conftest import Make
 
 VERBS = ("capture", "recover", "show", "replay", "doctor")
 
@@ -98,3 +101,34 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(small_trace: Path) -> 
 def test_no_colour_goes_into_a_pipe(tmp_path: Path) -> None:
     """Piped output is read by programs."""
     assert_fits(iotrace("doctor", "--root", tmp_path).stdout)
+
+
+def on_terminal(*arguments: object, **environment: str) -> str:
+    """What the command prints on a terminal."""
+    ours, theirs = pty.openpty()
+    command = [str(IOTRACE), *map(str, arguments)]
+    base = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=base | environment) as child:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO: the other side is closed
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    assert child.returncode == 0
+    return shown.decode()
+
+
+def test_a_terminal_gets_colours_unless_no_color_is_set(make_trace: Make) -> None:
+    """https://no-color.org: users who cannot read red can turn it off."""
+    trace = make_trace(problem="12 records dropped")
+    red = re.compile(r"\x1b\[[\d;]*31m")
+    assert red.search(on_terminal("show", trace))
+    assert not red.search(on_terminal("show", trace, NO_COLOR="1"))
+
+
+def test_progress_is_drawn_on_a_terminal_and_wiped(small_trace: Path, tmp_path: Path) -> None:
+    """What stays on the screen is the result."""
+    shown = on_terminal("replay", small_trace, "--root", tmp_path, "--repeat", 2, "--verify")
+    assert "verify" in shown
+    assert "verify" not in shown[shown.rindex("\x1b[2K") :].split("iotrace: next:")[0]

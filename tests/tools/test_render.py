@@ -43,6 +43,7 @@ def test_bytes_have_binary_units_and_three_digits(size_bytes: float | None, text
         (8.7e-7, "870 ns"),
         (12.34e-6, "12.3 µs"),
         (0.0451, "45.1 ms"),
+        (0.9999, "1.00 s"),
         (1.234, "1.23 s"),
         (1234.5, "1,234 s"),
         (None, "-"),

@@ -1,7 +1,9 @@
 """`iotrace replay` at the command line: what is shown, refused and left behind."""
 
 import json
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from iotrace.traces.reader import read_trace
 
-from .command import assert_fits, assert_one_line_error, iotrace
+from .command import IOTRACE, assert_fits, assert_one_line_error, iotrace
 from .conftest import SIZE, SIZES, Make, checkpoint_rows
 
 KEYS = {
@@ -137,6 +139,13 @@ def test_kept_files_are_named(small_trace: Path, root: Path) -> None:
     assert [path.stat().st_size for path in kept.rglob("*.pt")] == [SIZE]
 
 
+def test_an_incomplete_trace_says_so_when_replayed(make_trace: Make, root: Path) -> None:
+    """Fewer bytes than the job moved must not look like a faster replay."""
+    trace = make_trace(problem="12 records dropped")
+    shown = iotrace("replay", trace, "--root", root).stdout
+    assert shown.index("INCOMPLETE") < shown.index("12 records dropped") < shown.index("latency")
+
+
 def test_the_result_is_a_trace(small_trace: Path, root: Path, tmp_path: Path) -> None:
     """Every verb that reads traces reads results."""
     result = tmp_path / "result.parquet"
@@ -192,6 +201,42 @@ def test_a_disk_that_is_too_small_is_refused(small_trace: Path, small_disk: Path
     """Sizes are checked against the free space before the first write."""
     assert_refused(small_disk, 2, small_trace, words="free")
     assert list(small_disk.iterdir()) == []
+
+
+def test_a_result_that_does_not_fit_the_disk_costs_no_figures(
+    small_trace: Path, root: Path, small_disk: Path
+) -> None:
+    """The table is on the screen, the failure in one line, and no half file is left."""
+    (small_disk / "ballast").write_bytes(bytes(512 << 10))
+    for option, name in (("-o", "result.parquet"), ("--json", "result.json")):
+        done = iotrace("replay", small_trace, "--root", root, option, small_disk / name)
+        assert done.returncode == 1
+        assert done.stderr.splitlines() == [
+            f"iotrace: error: cannot write {small_disk / name}: No space left on device"
+        ]
+        assert "latency" in done.stdout
+        assert [path.name for path in small_disk.iterdir()] == ["ballast"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_replay_that_is_ended_leaves_nothing(
+    make_trace: Make, root: Path, number: signal.Signals
+) -> None:
+    """Gigabytes on a shared file system must not outlive a job's time limit."""
+    trace = make_trace(checkpoint_rows(sizes=[1 << 20] * 256), size=256 << 20)
+    replay = subprocess.Popen(
+        [str(IOTRACE), "replay", trace, "--root", root, "--repeat", "100"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(root.rglob("model.pt")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    replay.send_signal(number)
+    shown, said = replay.communicate(timeout=60)
+    assert (replay.returncode, shown, said) == (128 + number, "", "")
+    assert list(root.iterdir()) == []
 
 
 def test_a_trace_without_requests_is_refused(make_trace: Make, root: Path) -> None:

@@ -121,6 +121,16 @@ def test_long_paths_keep_their_ends_on_a_narrow_screen(make_trace: Make) -> None
         assert "-00001-of-00002.pt" in done.stdout
 
 
+def test_a_folder_and_a_uri_are_traces_too(make_trace: Make) -> None:
+    """One file per rank is read as one trace; a URI as the file it names."""
+    for name in ("rank0.parquet", "rank1.parquet"):
+        trace = make_trace(name=name)
+    both = json.loads(iotrace("show", trace.parent, "--json", "-").stdout)
+    assert both["bytes_written"] == 2 * SIZE
+    one = json.loads(iotrace("show", trace.as_uri(), "--json", "-").stdout)
+    assert one["bytes_written"] == SIZE
+
+
 def test_a_trace_without_requests_is_shown(make_trace: Make) -> None:
     """A job that saved nothing is no error; nothing is divided by zero."""
     only_tensors = [row for row in checkpoint_rows() if row.layer == "tensor"]

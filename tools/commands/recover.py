@@ -9,8 +9,7 @@ import typer
 
 from iotrace.capture import session
 from iotrace.tools.commands.capture import describe
-from iotrace.tools.output import check_output
-from iotrace.traces.writer import write_trace
+from iotrace.tools.output import check_output, save_trace
 
 
 def recover(
@@ -33,6 +32,6 @@ def recover(
     """
     check_output(output, force=force)
     trace = session.recover(raw_dir)
-    write_trace(trace, output, force=force)
+    save_trace(trace, output, force=force)
     if not quiet:
         describe(trace, output)

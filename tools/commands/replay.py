@@ -15,14 +15,13 @@ from iotrace.replay.build import plan_from_trace
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
 from iotrace.tools.comparison import Setting, print_outcome, recorded_latency_us
-from iotrace.tools.output import STDOUT, check_json, check_output, write_json
+from iotrace.tools.output import STDOUT, check_json, check_output, save_trace, write_json
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal
 from iotrace.tools.shape import COALESCE_BYTES, Shape, transforms
 from iotrace.tools.sizes import parse_size
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
-from iotrace.traces.writer import write_trace
 
 _SHAPE = "Change the requests"
 _RUN = "How to run them"
@@ -245,17 +244,20 @@ def replay(
     with progress() as report:
         outcome = session.replay(plan, RecordedSummary.of(recording), options, report)
 
-    if output is not None:
-        write_trace(outcome.to_trace(trace, recording.metadata), output, force=force)
+    # The screen first: a full disk must not cost the figures as well.
+    if json_to != STDOUT:
+        dry = options.executor == "null"
+        missing = tuple(recording.metadata.completeness.problems())
+        setting = Setting(trace, str(root.resolve()), queue_depth, not warm, dry, missing)
+        print_outcome(Terminal(), outcome, setting, recorded_latency_us(recording))
     if json_to is not None:
         write_json(outcome.to_json(trace), json_to)
-    if json_to != STDOUT:
-        setting = Setting(
-            trace, str(root.resolve()), queue_depth, not warm, options.executor == "null"
-        )
-        print_outcome(Terminal(), outcome, setting, recorded_latency_us(recording))
+    if output is not None:
+        save_trace(outcome.to_trace(trace, recording.metadata), output, force=force)
+    if outcome.failed:
+        return 1
     print(f"iotrace: next: {_next_command(trace, shape, options, output)}", file=sys.stderr)
-    return 1 if outcome.failed else 0
+    return 0
 
 
 def _refuse_contradictions(shape: Shape, options: ReplayOptions, dry_run: bool) -> None:
@@ -281,4 +283,6 @@ def _next_command(trace: str, shape: Shape, options: ReplayOptions, output: Path
         return f"iotrace replay {shlex.quote(trace)} --coalesce --direct"
     if not options.verify:
         return shlex.join(["iotrace", *given, "--verify"])
-    return shlex.join(["iotrace", *given, "--repeat", "5"])
+    if options.repeat == 1:
+        return shlex.join(["iotrace", *given, "--repeat", "5"])
+    return shlex.join(["iotrace", *given, "-o", "result.parquet"])

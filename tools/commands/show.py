@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from iotrace.tools.overview import FILES_ON_FIRST_SCREEN, look_at, print_files, 
 from iotrace.tools.overview import to_json as overview_json
 from iotrace.tools.render import Terminal, format_count
 from iotrace.traces.reader import read_trace
+from iotrace.traces.summary import summarize
 
 ROWS = 20  # on the screen, without --limit
 _LISTS = "Lists instead of the overview"
@@ -66,14 +68,11 @@ def show(
     """
     check_json(json_to, force=force)
     rows = read_trace(trace)
-    overview = look_at(trace, rows)
     if json_to is not None:
-        value = overview_json(overview)
-        everything = limit or None
-        if tensors:
-            value["tensor_rows"] = tensor_rows(rows, everything).rows
-        if requests:
-            value["request_rows"] = request_rows(rows, everything).rows
+        wanted = limit or None
+        value = overview_json(look_at(trace, rows))
+        value |= {"tensor_rows": tensor_rows(rows, wanted).rows} if tensors else {}
+        value |= {"request_rows": request_rows(rows, wanted).rows} if requests else {}
         write_json(value, json_to)
     if json_to == STDOUT:
         return
@@ -81,11 +80,12 @@ def show(
     terminal = Terminal()
     shown = ROWS if limit is None else limit or None
     if not (tensors or requests or files):
+        overview = look_at(trace, rows)
         print_overview(terminal, overview)
-        _hint(f"iotrace show {trace} --files", len(overview.summary.files) - FILES_ON_FIRST_SCREEN)
+        _hint(trace, len(overview.summary.files) - FILES_ON_FIRST_SCREEN)
         return
     if files:
-        listed = overview.summary.files
+        listed = summarize(rows).files
         print_files(terminal, listed[:shown])
         _say_more(len(listed), shown)
     if tensors:
@@ -103,6 +103,7 @@ def _say_more(total: int, shown: int | None) -> None:
         print(f"{format_count(total - shown)} more; --limit 0 lists all", file=sys.stderr)
 
 
-def _hint(command: str, more_files: int) -> None:
+def _hint(trace: str, more_files: int) -> None:
     if more_files > 0:
+        command = f"iotrace show {shlex.quote(trace)} --files"
         print(f"{format_count(more_files)} more files: {command}", file=sys.stderr)
