@@ -39,8 +39,8 @@ $(VENV)/.ready: pyproject.toml setup.py constraints.txt .ci/packages
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "setup: Python 3.11 or newer is needed: make PYTHON=python3.11 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -U -c constraints.txt pip setuptools cffi
-	$(BIN)/pip install -q --no-build-isolation -c constraints.txt -e . --group dev
+	$(BIN)/pip install -qq --disable-pip-version-check -U -c constraints.txt pip setuptools cffi
+	$(BIN)/pip install -qq --no-build-isolation -c constraints.txt -e . --group dev
 	@touch $@
 
 $(VENV)/.native: $(VENV)/.ready $(NATIVE)
