@@ -53,7 +53,8 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
     flags = _open_flags(recorded, instances)
     requests = _requests(recorded, instances, rows, namings, handles, flags)
     streams = _number_streams(recorded, rows, requests)
-    content = find_content(requests, _moved(recorded, rows), table.file_count)
+    is_new = (requests["op"] == Op.OPEN) & np.array([naming.is_new for naming in namings])
+    content = find_content(requests, _moved(recorded, rows), is_new, table.file_count)
     notes = [*recorded.notes, *content.notes]
     notes += [Note(what, count) for what, count in sorted(table.surprises.items())]
     before = int((requests["source_row"] < 0).sum())

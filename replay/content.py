@@ -12,6 +12,8 @@ from iotrace.replay.job import PIECE, Op
 from iotrace.replay.pieces import HOLE, PAST_END, Ints, Rows, make_pieces
 from iotrace.replay.plan import Note
 
+Mask = npt.NDArray[np.bool_]
+
 
 @dataclass(frozen=True, eq=False)
 class Content:
@@ -23,7 +25,7 @@ class Content:
     notes: tuple[Note, ...]
 
 
-def find_content(requests: Rows, moved: Ints, file_count: int) -> Content:
+def find_content(requests: Rows, moved: Ints, is_new: Mask, file_count: int) -> Content:
     """Give each data request the bytes it moved when recorded.
 
     A read that ended at the end of the file asks for as much as it did then, and may be short. A
@@ -32,6 +34,7 @@ def find_content(requests: Rows, moved: Ints, file_count: int) -> Content:
     Args:
         requests: REQUEST rows in order of issue.
         moved: bytes each moved.
+        is_new: opens that are known to make their file.
         file_count: number of files.
     """
     requests = requests.copy()
@@ -42,7 +45,7 @@ def find_content(requests: Rows, moved: Ints, file_count: int) -> Content:
     whole = data & ~at_end
     requests["length"][whole] = moved[whole]
     requests["may_be_short"] = at_end
-    unwritten = find_unwritten(_events(requests, moved), file_count)
+    unwritten = find_unwritten(_events(requests, moved, is_new), file_count)
     initial_bytes = np.maximum(unwritten.initial_bytes, _appended_to(requests, file_count))
     requests, pieces = _with_pieces(requests, moved, unwritten)
     early = int((short & ~at_end).sum())
@@ -50,7 +53,7 @@ def find_content(requests: Rows, moved: Ints, file_count: int) -> Content:
     return Content(requests, pieces, initial_bytes, notes if early else ())
 
 
-def _are_at_end(requests: Rows, moved: Ints, short: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _are_at_end(requests: Rows, moved: Ints, short: Mask) -> Mask:
     """Return which short reads found the end of their file."""
     at_end = np.zeros(len(requests), np.bool_)
     ends = requests["offset"] + moved
@@ -65,7 +68,7 @@ def _are_at_end(requests: Rows, moved: Ints, short: npt.NDArray[np.bool_]) -> np
     return at_end
 
 
-def _sizes_before(grows: Ints, resets: npt.NDArray[np.bool_], reads: npt.NDArray[np.bool_]) -> Ints:
+def _sizes_before(grows: Ints, resets: Mask, reads: Mask) -> Ints:
     """Return the size that is known of a file before each of its requests.
 
     Reads prove a size too: those until the first change show what was there from the start.
@@ -85,12 +88,12 @@ def _sizes_before(grows: Ints, resets: npt.NDArray[np.bool_], reads: npt.NDArray
     return sizes
 
 
-def _events(requests: Rows, moved: Ints) -> Rows:
+def _events(requests: Rows, moved: Ints, is_new: Mask) -> Rows:
     kind = np.full(len(requests), -1)
     kind[requests["op"] == Op.READ] = READ
     kind[requests["op"] == Op.WRITE] = WRITE
     kind[(kind >= 0) & (moved == 0)] = -1
-    kind[resets_of(requests)] = CUT
+    kind[resets_of(requests) | is_new] = CUT
     chosen = np.flatnonzero((kind >= 0) & (requests["file"] >= 0))
     rows = requests[chosen]
     cuts = rows["op"] == Op.TRUNCATE

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.files import resets_of
-from iotrace.replay.intervals import running_max
+from iotrace.replay.intervals import Coverage, running_max
 from iotrace.replay.job import DATA_OPS, Fence, Op, SyncKind
-from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.pieces import HOLE, Ints, Rows, pieces_in_place
 
 Mask = npt.NDArray[np.bool_]
 
@@ -21,11 +21,14 @@ _ON_DIRECTORIES = (Op.MKDIR, Op.RMDIR)
 _NAMING = (Op.OPEN, Op.RENAME, Op.UNLINK, Op.LINK)
 
 
-def find_fences(requests: Rows, file_count: int, queue_depth: int = 1) -> tuple[Ints, Ints]:
+def find_fences(
+    requests: Rows, pieces: Rows, file_count: int, queue_depth: int = 1
+) -> tuple[Ints, Ints]:
     """Return the domain and the `Fence` of each request.
 
     Args:
         requests: REQUEST rows in order of issue.
+        pieces: what they index, of the plan's kinds.
         file_count: number of files.
         queue_depth: requests in flight per stream; with one, a stream's own order is enough for
             opens that neither make nor empty a file.
@@ -36,10 +39,11 @@ def find_fences(requests: Rows, file_count: int, queue_depth: int = 1) -> tuple[
     domain = find_domains(requests, file_count)
     fence = np.full(len(requests), int(Fence.FILE))
     fence[np.isin(requests["op"], DATA_OPS)] = Fence.NONE
-    fence[_is_private_close(requests)] = Fence.NONE
+    free = _is_private(requests) & _has_streams(requests, domain)
+    fence[free & (requests["op"] == Op.CLOSE)] = Fence.NONE
     if queue_depth == 1:
-        fence[_is_plain_open(requests, domain) & _is_private(requests)] = Fence.NONE
-    fence[is_append(requests)] = Fence.FILE
+        fence[free & _is_plain_open(requests, domain)] = Fence.NONE
+    fence[_reads_holes(requests, pieces)] = Fence.FILE
     fence[_is_global(requests)] = Fence.ALL
     fence[_conflicts(requests, domain, fence)] = Fence.FILE
     return domain, fence
@@ -99,9 +103,17 @@ def _is_private(requests: Rows) -> Mask:
     return np.asarray(used & (least == most)[handle])
 
 
-def _is_private_close(requests: Rows) -> Mask:
-    # The loop lets a close wait for what is in flight on its handle.
-    return np.asarray((requests["op"] == Op.CLOSE) & _is_private(requests))
+def _has_streams(requests: Rows, domain: Ints) -> Mask:
+    """Return which requests are on a domain of several streams.
+
+    Only there do fences hold anyone up, and opens and closes go without where they can: a close
+    waits by itself for what is in flight on its handle.
+    """
+    count = int(domain.max(initial=-1)) + 2
+    least, most = np.full(count, np.iinfo(np.int32).max), np.full(count, -1)
+    np.minimum.at(least, domain, requests["stream"])
+    np.maximum.at(most, domain, requests["stream"])
+    return np.asarray((domain >= 0) & (least < most)[domain])
 
 
 def _is_plain_open(requests: Rows, domain: Ints) -> Mask:
@@ -121,12 +133,12 @@ def _renews_name(requests: Rows) -> Mask:
     return renews
 
 
-def is_append(requests: Rows) -> Mask:
-    """Return which writes go to the end of their file, wherever that is."""
-    appends = np.zeros(max(int(requests["handle"].max(initial=-1)) + 1, 1), np.bool_)
-    opens = requests["op"] == Op.OPEN
-    appends[requests["handle"][opens]] = requests["flags"][opens] & os.O_APPEND != 0
-    return np.asarray((requests["op"] == Op.WRITE) & appends[requests["handle"].clip(0)])
+def _reads_holes(requests: Rows, pieces: Rows) -> Mask:
+    """Return which reads find zeros that only a write behind them made part of the file."""
+    line, owner, _ = pieces_in_place(requests, pieces)
+    reads = np.zeros(len(requests), np.bool_)
+    reads[owner[line["file"] == HOLE]] = True
+    return reads
 
 
 def _is_global(requests: Rows) -> Mask:
@@ -135,33 +147,50 @@ def _is_global(requests: Rows) -> Mask:
     return np.asarray(np.isin(requests["op"], _ON_DIRECTORIES) | directory_renames | whole_syncs)
 
 
-def _conflicts(requests: Rows, domain: Ints, fence: Ints) -> Mask:
-    """Return which reads and writes meet an earlier one on the same bytes, one of them writing.
+def _conflicts(requests: Rows, domain: Ints, fence: Ints) -> list[int]:
+    """Return the reads and writes that must wait for an earlier one on the same bytes.
 
-    Between two fences on its domain, each set of overlapping requests with a write among them
-    runs in order: all but its first are fences too.
+    Candidates are, between two fences on a domain, sets of overlapping requests with a write
+    among them. Each is gone through in order, and a request that meets bytes written, or writes
+    bytes touched, since the last fence found there is the next one.
     """
-    conflicts = np.zeros(len(requests), np.bool_)
     data = np.isin(requests["op"], DATA_OPS) & (requests["length"] > 0) & (fence == Fence.NONE)
     rows = np.flatnonzero(data)
     if not len(rows):
-        return conflicts
+        return []
     epoch = fence_epochs(domain, fence)
-    start = requests["offset"]
+    start, end = requests["offset"], requests["offset"] + requests["length"]
     order = rows[np.lexsort((rows, start[rows], epoch[rows], domain[rows], requests["file"][rows]))]
-    end = start + requests["length"]
-    writes = requests["op"] == Op.WRITE
     key = np.stack([requests["file"], domain, epoch])[:, order]
     fresh = np.concatenate([[True], np.any(key[:, 1:] != key[:, :-1], axis=0)])
     reach = running_max(end[order], fresh)
-    apart = np.concatenate([[True], start[order][1:] >= reach[:-1]]) | fresh
-    cluster = np.cumsum(apart) - 1
-    size = np.bincount(cluster)
-    written = np.bincount(cluster, weights=writes[order]) > 0
-    first = np.full(len(size), len(requests))
-    np.minimum.at(first, cluster, order)
-    conflicts[order] = (size > 1)[cluster] & written[cluster] & (order != first[cluster])
-    return conflicts
+    cluster = np.cumsum(np.concatenate([[True], start[order][1:] >= reach[:-1]]) | fresh) - 1
+    writes = requests["op"] == Op.WRITE
+    doubtful = (np.bincount(cluster) > 1) & (np.bincount(cluster, weights=writes[order]) > 0)
+    chosen = doubtful[cluster]
+    order, cluster = order[chosen], cluster[chosen]
+    in_time = np.lexsort((order, cluster))
+    found: list[int] = []
+    for own in np.split(order[in_time], np.flatnonzero(np.diff(cluster[in_time])) + 1):
+        columns = (own, start[own], end[own], writes[own])
+        found += _meetings(*(column.tolist() for column in columns))
+    return found
+
+
+def _meetings(
+    index: list[int], start: list[int], end: list[int], is_write: list[bool]
+) -> list[int]:
+    """Return the requests of one set that must wait, given in order of time."""
+    found = []
+    written, touched = Coverage(), Coverage()
+    for place, low, high, writes in zip(index, start, end, is_write, strict=True):
+        if (touched if writes else written).meets(low, high):
+            found.append(place)
+            written, touched = Coverage(), Coverage()
+        touched.add(low, high)
+        if writes:
+            written.add(low, high)
+    return found
 
 
 def fence_epochs(domain: Ints, fence: Ints) -> Ints:

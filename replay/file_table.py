@@ -11,11 +11,15 @@ from iotrace.replay.paths import ancestors, rebase
 
 @dataclass(frozen=True)
 class Naming:
-    """What a request on names becomes: indices into files and paths; -1: none."""
+    """What a request on names becomes: indices into files and paths; -1: none.
+
+    `is_new`: an open that is known to make the file.
+    """
 
     file: int = -1
     path: int = -1
     target: int = -1
+    is_new: bool = False
 
 
 class FileTable:
@@ -44,11 +48,12 @@ class FileTable:
         """Return the file that opening `recorded` gives."""
         name = self._enter(recorded)
         file = self._names.file(name)
+        creates, exclusive = bool(flags & os.O_CREAT), bool(flags & os.O_EXCL)
+        gone = name in self._gone
         if file is None:
-            appeared = name in self._gone and not flags & os.O_CREAT
-            return self._begin(name, spare=appeared)
-        if flags & os.O_CREAT and flags & os.O_EXCL:
-            return self._begin(name, spare=True)
+            return self._begin(name, gone and not creates, creates and (gone or exclusive))
+        if creates and exclusive:
+            return self._begin(name, True, True)
         return Naming(file, self._path(self._actual[file]))
 
     def find(self, recorded: str) -> Naming:
@@ -110,8 +115,8 @@ class FileTable:
             self.paths.append(name)
         return index
 
-    def _begin(self, name: str, spare: bool) -> Naming:
-        """Start another file at `name`, in a name of its own where the replay's is taken."""
+    def _begin(self, name: str, spare: bool, is_new: bool) -> Naming:
+        """Start another file at `name`, with `spare` under a name that no other file had."""
         actual = name
         if spare:
             actual = f"{name}.iotrace-{self.file_count}"
@@ -120,7 +125,7 @@ class FileTable:
         self.file_count += 1
         self._names.bind(name, file)
         self._actual[file] = actual
-        return Naming(file, self._path(actual))
+        return Naming(file, self._path(actual), is_new=is_new)
 
     def _rebind(self, naming: Naming, target: str) -> Naming:
         self._names.bind(target, naming.file)

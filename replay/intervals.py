@@ -94,6 +94,11 @@ class Coverage:
             start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
         self._starts[low:high], self._ends[low:high] = [start], [end]
 
+    def meets(self, start: int, end: int) -> bool:
+        """Return whether any byte of [start, end) is in the set."""
+        place = bisect_right(self._ends, start)
+        return place < len(self._starts) and self._starts[place] < end
+
     def cut_to(self, size: int) -> None:
         """Drop everything from byte `size` on."""
         keep = bisect_left(self._starts, size)

@@ -106,6 +106,15 @@ class Plan:
         """Everything the plan does not do as recorded."""
         return tuple(note for applied in self.history for note in applied.notes)
 
+    def require_buffered(self, transform: str) -> None:
+        """Refuse a transform that would undo the alignment of direct I/O.
+
+        Raises:
+            PlanError: `direct` has been applied.
+        """
+        if any(applied.name == "direct" for applied in self.history):
+            raise PlanError(f"{transform} comes before direct; apply direct once, and last")
+
     def is_data(self) -> npt.NDArray[np.bool_]:
         """Return which requests read or write."""
         return np.isin(self.requests["op"], DATA_OPS)

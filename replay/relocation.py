@@ -144,6 +144,20 @@ class Relocation:
         to_offset = rows["to_offset"] + start - rows["offset"]
         return extents[owner], start, end - start, rows["to_file"].astype(np.int64), to_offset
 
+    def joined(self) -> "Relocation":
+        """Return the same map with entries that go on where the one before ends made one."""
+        rows = self.entries
+        if not len(rows):
+            return self
+        before, after = rows[:-1], rows[1:]
+        goes_on = (before["file"] == after["file"]) & (before["to_file"] == after["to_file"])
+        for name in ("offset", "to_offset"):
+            goes_on &= before[name] + before["length"] == after[name]
+        first = np.flatnonzero(np.concatenate([[True], ~goes_on]))
+        entries = rows[first]
+        entries["length"] = np.add.reduceat(rows["length"], first)
+        return Relocation(entries)
+
     def compose(self, later: "Relocation") -> "Relocation":
         """Return the map that moves by this one and then by `later`."""
         mine = self.entries

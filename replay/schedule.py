@@ -54,10 +54,10 @@ def schedule(
     if timing not in TIMINGS:
         raise PlanError(f"no timing {timing!r}; choose one of {', '.join(TIMINGS)}")
     requests, origin, barrier = _with_evictions(plan, warm)
-    requests, pieces = _with_pieces(requests, plan.pieces, checked)
     for name, mode in (("due_ns", "recorded"), ("think_ns", "think")):
         requests[name] = requests[name] * time_scale if timing == mode else 0
-    domain, fence = find_fences(requests, len(plan.files), queue_depth)
+    domain, fence = find_fences(requests, plan.pieces, len(plan.files), queue_depth)
+    requests, pieces = _with_pieces(requests, plan.pieces, checked)
     requests["file"] = domain
     requests["fence"] = np.where(barrier, Fence.ALL, fence)
     counts = fence_counts(requests)

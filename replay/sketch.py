@@ -29,10 +29,11 @@ _STEP_NS = 1000
 def sketch_trace(text: str) -> Trace:
     """Return the trace that `text` describes.
 
-    A line is `[THREAD:] OP PATH [ARGUMENTS] [-> RESULT]`: `open a w+create+trunc`,
+    A line is `OP PATH [ARGUMENTS] [-> RESULT]`: `open a w+create+trunc`,
     `write a OFFSET LENGTH`, `read a OFFSET LENGTH -> 17`, `truncate a SIZE`, `rename a b`,
     `sync a`, `close a`, `unlink a`, `mkdir d`. Each line takes 500 ns, 1 us after the last;
-    `step N` and `thread N` set what follows.
+    `step N`, `thread N` and `process N` set what follows. A request goes through the open of
+    its own thread, or else the last one.
     """
     rows = list(_parse(text.splitlines()))
     count = len(rows)
@@ -68,7 +69,7 @@ def sketch(text: str) -> Plan:
 
 
 def _parse(lines: Iterable[str]) -> Iterable[dict[str, int | str]]:
-    opened: dict[tuple[int, str], int] = {}
+    opened: dict[tuple[int, int, str], int] = {}  # by process, thread (-1: the last), name
     state: dict[str, int] = {"thread": 0, "process": 0}
     files = 0
     for line in lines:
@@ -80,10 +81,12 @@ def _parse(lines: Iterable[str]) -> Iterable[dict[str, int | str]]:
             state[words[0]] = int(words[1])
             continue
         row: dict[str, int | str] = {**state, "op": words[0], "path": f"/{words[1]}"}
-        key = (state["process"], words[1])
+        own = (state["process"], state["thread"], words[1])
+        last = (state["process"], -1, words[1])
+        key = own if own in opened else last
         if words[0] == "open":
             files += 1
-            opened[key] = files
+            opened[own] = opened[last] = files
             row["flags"] = sum(_FLAGS[word] for word in words[2].split("+"))
         elif words[0] in ("read", "write", "allocate"):
             row["offset"], row["length"] = int(words[2]), int(words[3])
@@ -91,8 +94,11 @@ def _parse(lines: Iterable[str]) -> Iterable[dict[str, int | str]]:
             row["length"] = int(words[2])
         elif words[0] in ("rename", "link"):
             row["target"] = f"/{words[2]}"
-            if key in opened:
-                opened[(state["process"], words[2])] = opened[key]
+            opened |= {
+                (process, thread, words[2]): number
+                for (process, thread, name), number in opened.items()
+                if (process, name) == (state["process"], words[1])
+            }
         if words[0] in ("open", "read", "write", "allocate", "truncate", "sync", "close"):
             row["file"] = opened.get(key, 10**6 + files)
         moved = row["length"] if words[0] in ("read", "write") else 0

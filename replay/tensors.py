@@ -32,7 +32,8 @@ def plan_from_tensors(trace: Trace) -> Plan:
     codes, paths = _number_paths(extents["path"], names)
     extents["path"] = codes
     requests, streams = _requests(trace, extents)
-    content = find_content(requests, requests["length"].copy(), len(paths))
+    is_new = np.zeros(len(requests), np.bool_)
+    content = find_content(requests, requests["length"].copy(), is_new, len(paths))
     notes = (Note("tensors in another's storage, moved with it", shared),) if shared else ()
     relocation = Relocation()
     return Plan(

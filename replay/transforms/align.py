@@ -11,6 +11,7 @@ from iotrace.replay.pieces import (
     PAST_END,
     Ints,
     Rows,
+    is_payload,
     make_pieces,
     packed,
     pieces_in_place,
@@ -60,6 +61,7 @@ class Align:
 
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan with its extents moved."""
+        plan.require_buffered("align")
         layout = _Layout.of(plan, self.block_bytes)
         requests = plan.requests.copy()
         has_bytes = plan.is_data() & (requests["length"] > 0)
@@ -110,7 +112,7 @@ class _Layout:
         # Each extent begins at its own block or, if that is taken, where the one before ends.
         to = before + running_max(least - before, fresh)
         places = Relocation.of(file, start, end - start, file, to)
-        step = Relocation(places.entries[np.isin(file, file[to != start])])
+        step = Relocation(places.entries[np.isin(file, file[to != start])]).joined()
         return cls(file, start, end, to, block_bytes, places, step)
 
     def edge(self, file: Ints, value: Ints) -> Ints:
@@ -149,11 +151,11 @@ def _extents(plan: Plan) -> tuple[Ints, Ints, Ints]:
 
 
 def _wanted(plan: Plan) -> tuple[Ints, Ints, Ints]:
-    """Return file, start and end of the payload of each read."""
+    """Return file, start and end of what each read brings."""
     rows = plan.requests
     reads = rows[rows["op"] == Op.READ]
     line, owner, place = pieces_in_place(reads, plan.pieces)
-    payload = line["file"] >= 0
+    payload = is_payload(line["file"])
     start = np.full(len(reads), np.iinfo(np.int64).max)
     end = np.zeros(len(reads), np.int64)
     np.minimum.at(start, owner[payload], place[payload])
@@ -215,9 +217,9 @@ def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Rows, Rows, I
     """Return the reads cut and joined as the layout has it, their pieces, and their parents."""
     rows = plan.requests[reads]
     line, owner, place = pieces_in_place(rows, plan.pieces)
-    payload = line["file"] >= 0
+    payload = is_payload(line["file"])
     lost = np.flatnonzero(np.bincount(owner[payload], minlength=len(rows)) == 0)
-    parts = layout.places.split(
+    parts = layout.places.joined().split(
         rows["file"][owner[payload]].astype(np.int64), place[payload], line["length"][payload]
     )
     own = owner[payload][parts.extent]
@@ -233,7 +235,7 @@ def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Rows, Rows, I
     slots = np.stack(
         [
             make_pieces(PADDING, 0, np.where(begins, 0, np.concatenate([[0], gap])[: len(own)])),
-            make_pieces(source["file"], source["offset"] + shift, parts.length),
+            make_pieces(source["file"], _offsets(source, shift), parts.length),
             make_pieces(PAST_END, 0, np.where(ends_owner, rest[own], 0)),
         ],
         axis=1,
@@ -253,6 +255,11 @@ def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Rows, Rows, I
     still["first_piece"] += len(pieces)
     parent = np.concatenate([reads[own[first]], reads[lost]])
     return np.concatenate([cut_rows, still]), np.concatenate([pieces, still_pieces]), parent
+
+
+def _offsets(source: Rows, shift: Ints) -> Ints:
+    """Return the recorded offsets `shift` bytes into pieces; holes have none."""
+    return np.where(source["file"] >= 0, source["offset"] + shift, 0)
 
 
 def _keep(plan: Plan, rows: Rows, layout: _Layout) -> tuple[Rows, Rows]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.replay.fences import fence_epochs, find_fences, is_append
+from iotrace.replay.fences import fence_epochs, find_fences
 from iotrace.replay.job import DATA_OPS, Fence, Op
 from iotrace.replay.pieces import Ints, Rows, packed
 from iotrace.replay.plan import Applied, Plan
@@ -58,10 +58,11 @@ class Coalesce:
 
     def __call__(self, plan: Plan) -> Plan:
         """Return the coalesced plan."""
+        plan.require_buffered("coalesce")
         parameters = (("size_bytes", self.size_bytes), ("gather", self.gather))
         applied = Applied("coalesce", parameters)
         requests = plan.requests
-        order, chain = _chains(requests, len(plan.files))
+        order, chain = _chains(plan)
         if not len(order):
             return plan.derive(applied, requests)
         members = requests[order]
@@ -104,13 +105,14 @@ class Coalesce:
         return np.concatenate([starts[fresh | ~pays[chain]], cuts[pays[owner]]])
 
 
-def _chains(requests: Rows, file_count: int) -> tuple[Ints, Ints]:
+def _chains(plan: Plan) -> tuple[Ints, Ints]:
     """Return the requests with bytes, chains of adjacent ones together, and their chains."""
+    requests = plan.requests
     index = np.flatnonzero(np.isin(requests["op"], DATA_OPS) & (requests["length"] > 0))
-    _, fence = find_fences(requests, file_count)
+    # At a larger queue depth opens part saving from loading, so that these do not meet.
+    _, fence = find_fences(requests, plan.pieces, len(plan.files), queue_depth=2)
     domain = np.where(requests["file"] < 0, -1, requests["file"]).astype(np.int64)
     fence[requests["op"] == Op.CLOSE] = Fence.FILE
-    fence[is_append(requests)] = Fence.NONE
     keys = np.stack(
         [
             requests["stream"],

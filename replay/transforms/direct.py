@@ -63,6 +63,7 @@ class Direct:
 
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan with O_DIRECT."""
+        plan.require_buffered("direct")
         requests = plan.requests
         chosen = np.flatnonzero(plan.is_data() & (requests["length"] > 0))
         padded = _pads_the_end(plan)[chosen]

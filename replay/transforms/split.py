@@ -32,6 +32,7 @@ class Split:
 
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan with small requests only."""
+        plan.require_buffered("split")
         applied = Applied("split", (("size_bytes", self.size_bytes),))
         requests = plan.requests
         chosen = np.flatnonzero(plan.is_data() & (requests["length"] > 0))

@@ -1,0 +1,196 @@
+"""The laws of plans and transforms, over random jobs."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from iotrace.replay.job import Op, check_job
+from iotrace.replay.plan import Plan
+from iotrace.replay.schedule import schedule
+from iotrace.replay.sketch import listing, sketch
+from iotrace.replay.transforms.align import Align
+from iotrace.replay.transforms.buffered import Buffered
+from iotrace.replay.transforms.coalesce import Coalesce
+from iotrace.replay.transforms.direct import Direct
+from iotrace.replay.transforms.split import Split
+from iotrace.traces.errors import PlanError
+
+from .model import FILE_SHIFT, run_at_random, run_in_order, token, written_before
+from .strategies import jobs
+
+TRANSFORMS = st.sampled_from(
+    [
+        Coalesce(2048),
+        Coalesce(512, "vectored"),
+        Align(512),
+        Align(64),
+        Split(512),
+        Split(100),
+        Buffered(),
+    ]
+)
+CHAINS = st.builds(
+    lambda chain, direct: [*chain, *direct],
+    st.lists(TRANSFORMS, max_size=3),
+    st.lists(st.just(Direct(512)), max_size=1),
+)
+BARRIERS = (Op.SYNC, Op.CLOSE, Op.RENAME, Op.TRUNCATE, Op.UNLINK)
+
+law = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def transformed(plan: Plan, chain: list) -> Plan:
+    for transform in chain:
+        plan = transform(plan)
+    return plan
+
+
+@law
+@given(jobs())
+def test_a_plan_runs_as_the_job_did(text: str) -> None:
+    """Every open finds its file, and every read finds the bytes it found when recorded."""
+    plan = sketch(text)
+    plan.validate()
+    model = run_in_order(plan)
+    assert model.problems == []
+    assert model.read == int(plan.counts().bytes_read) - holes(plan)
+
+
+def touched(plan: Plan) -> np.ndarray:
+    """The bytes that are written or read; others are there before only to give a file its size."""
+    own = plan.pieces[plan.pieces["file"] >= 0]
+    return np.concatenate(
+        [np.zeros(0, np.int64), *(token(p["file"], p["offset"], p["length"]) for p in own)]
+    )
+
+
+def holes(plan: Plan) -> int:
+    return int(plan.pieces["length"][plan.pieces["file"] == -4].sum())
+
+
+@law
+@given(jobs(), CHAINS)
+def test_transforms_lose_and_swap_no_byte(text: str, chain: list) -> None:
+    """Every byte a job left in its files is where the relocation map says, and nowhere else."""
+    plan = sketch(text)
+    after = transformed(plan, chain)
+    after.validate()
+    assert after.relocation.is_bijection()
+    old, new = run_in_order(plan), run_in_order(after)
+    assert new.problems == []
+    for file, spec in enumerate(plan.files):
+        content = old.content(file)
+        if content is None or not spec.written:
+            continue
+        moved = new.content(file)
+        assert moved is not None
+        assert len(moved) == after.files[file].final_bytes
+        offset = np.flatnonzero(np.isin(content, touched(plan)))
+        to_file, to_offset, _ = after.relocation.locate(np.full(len(offset), file), offset)
+        assert (to_file == file).all()
+        assert np.array_equal(moved[to_offset], content[offset])
+        place = np.flatnonzero(moved >= 0)
+        origin, offset = np.divmod(moved[place], 1 << FILE_SHIFT)
+        to_file, to_offset, _ = after.relocation.locate(origin, offset)
+        assert (to_file == file).all()
+        assert np.array_equal(to_offset, place)
+
+
+@law
+@given(jobs(), CHAINS)
+def test_transforms_keep_the_payload_and_count_padding_apart(text: str, chain: list) -> None:
+    """Bytes written and read are those recorded; whatever comes besides is padding."""
+    before = sketch(text)
+    after = transformed(before, chain)
+    old, new = before.counts(), after.counts()
+    assert new.bytes_written == old.bytes_written
+    assert new.bytes_read == old.bytes_read
+    assert new.files == old.files
+    moved = int(after.requests["length"][after.is_data()].sum())
+    lacking = int(after.pieces["length"][after.pieces["file"] == -2].sum())
+    assert moved >= new.bytes_written + new.bytes_read + new.padding_bytes
+    assert moved <= new.bytes_written + new.bytes_read + new.padding_bytes + lacking
+
+
+@law
+@given(jobs(), CHAINS)
+def test_nothing_crosses_a_barrier(text: str, chain: list) -> None:
+    """What was written before a sync, close, rename, cut or removal is, in its file and stream."""
+    before = sketch(text)
+    after = transformed(before, chain)
+    for row in before.requests[np.isin(before.requests["op"], BARRIERS)]:
+        source = int(row["source_row"])
+        assert written_before(after, source) == written_before(before, source)
+
+
+@law
+@given(jobs())
+def test_sizes_without_align_stay(text: str) -> None:
+    """Padding of direct I/O is cut off again: a file has the size it had."""
+    plan = sketch(text)
+    direct = Direct(512)(Coalesce(1024)(plan))
+    assert [s.final_bytes for s in direct.files] == [s.final_bytes for s in plan.files]
+    assert [s.final_path for s in direct.files] == [s.final_path for s in plan.files]
+
+
+@law
+@given(jobs())
+def test_transforms_that_have_nothing_to_do_change_nothing(text: str) -> None:
+    """Composing with nothing changes nothing."""
+    plan = sketch(text)
+    for transform in (Split(1 << 40), Align(1), Buffered()):
+        same = transform(plan)
+        assert listing(same) == listing(plan)
+        for name in set(plan.requests.dtype.names) - {"first_piece", "reserved"}:
+            assert np.array_equal(same.requests[name], plan.requests[name]), name
+        assert same.files == plan.files
+        assert same.relocation.is_identity
+
+
+@law
+@given(jobs())
+def test_coalescing_never_adds_requests(text: str) -> None:
+    """Cutting at aligned places must not cost more than joining saves."""
+    plan = sketch(text)
+    for size_bytes in (1, 512, 2000, 1 << 20):
+        assert Coalesce(size_bytes)(plan).counts().requests <= plan.counts().requests
+
+
+@law
+@given(
+    jobs(threads=3),
+    CHAINS,
+    st.integers(1, 4),
+    st.integers(0, 2**32),
+    st.booleans(),
+)
+def test_any_order_that_the_fences_allow_gives_the_same_files(
+    text: str, chain: list, queue_depth: int, seed: int, warm: bool
+) -> None:
+    """Fences are all that holds a replay together once requests run at the same time."""
+    plan = transformed(sketch(text), chain)
+    job = schedule(plan, queue_depth, warm=warm).job
+    check_job(job)
+    expected, got = run_in_order(plan), run_at_random(plan, job, queue_depth, seed)
+    assert got.problems == []
+    for file in range(len(plan.files)):
+        left, right = expected.content(file), got.content(file)
+        assert (left is None) == (right is None)
+        assert left is None or np.array_equal(left, right)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Coalesce(0),
+        lambda: Coalesce(gather="magic"),
+        lambda: Align(0),
+        lambda: Split(0),
+        lambda: Direct(1000),
+    ],
+)
+def test_impossible_parameters_are_refused(make: object) -> None:
+    """A wrong option is one line, at once, and not a failure in the middle of a run."""
+    with pytest.raises(PlanError):
+        make()
