@@ -2,7 +2,9 @@
 
 import errno
 import os
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -209,17 +211,40 @@ def _run(
     c_job.handle_count = job.handle_count
     c_job.file_count = job.file_count
     c_options = _c_options(job, root_fd, options)
-    error = -function(
-        c_job,
-        c_options,
-        tape._pointer(),
-        _pointer("struct loop_timing *", timings),
-        report,
-    )
+    stop = ffi.new("uint8_t *")
+    c_options.stop = stop
+    c_timings = _pointer("struct loop_timing *", timings)
+    error = -_stoppable(stop, function, c_job, c_options, tape._pointer(), c_timings, report)
     if error:
         raise _run_error(error, function is lib.loop_run_uring)
     timings.flags.writeable = False
     return Run(timings, _report(report))
+
+
+def _stoppable(stop: Any, function: Callable[..., int], *arguments: Any) -> int:
+    """Call the loop in a thread; an exception here, such as Ctrl-C's, ends it before it goes on.
+
+    What is in flight is waited for: the kernel still works on the buffers.
+    """
+    result: list[int] = []
+    ended = threading.Event()  # Thread.join() calls an interrupted thread ended
+
+    def work() -> None:
+        try:
+            result.append(function(*arguments))
+        finally:
+            ended.set()
+
+    threading.Thread(target=work).start()
+    try:
+        ended.wait()
+    except BaseException:
+        stop[0] = 1
+        while not ended.is_set():
+            with suppress(BaseException):
+                ended.wait()
+        raise
+    return result[0]
 
 
 def _pointer(kind: str, array: npt.NDArray[Any]) -> Any:

@@ -67,12 +67,12 @@ static void *work(void *argument)
 		int64_t now = clock_ns(), wake = INT64_MAX;
 		struct slot *slot = loop_take(loop, now, &wake);
 
-		if (!slot && !loop->in_flight && wake == INT64_MAX) {
+		if (!slot && !loop->in_flight && wake == INT64_MAX && !loop_finished(loop)) {
 			stop(pool, -EDEADLK);
 			break;
 		}
 		if (!slot) {
-			wait_for_change(pool, wake);
+			wait_for_change(pool, loop_wake(loop, wake));
 			continue;
 		}
 		call_for_help(pool, now);

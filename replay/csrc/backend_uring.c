@@ -215,11 +215,11 @@ static int step(struct uring_run *run)
 	if (loop_finished(&run->loop))
 		return 0;
 	if (run->loop.in_flight)
-		error = ring_enter(&run->ring, true, wake);
+		error = ring_enter(&run->ring, true, loop_wake(&run->loop, wake));
 	else if (wake == INT64_MAX)
 		return -EDEADLK;
 	else
-		sleep_until(wake);
+		sleep_until(loop_wake(&run->loop, wake));
 	reap(run);
 	return error;
 }

@@ -58,9 +58,24 @@ void loop_end(struct loop *loop)
 	}
 }
 
+static bool is_stopping(const struct loop *loop)
+{
+	return loop->stopping || (loop->options->stop && *loop->options->stop);
+}
+
 bool loop_finished(const struct loop *loop)
 {
-	return !loop->in_flight && (loop->stopping || !loop->active_count);
+	return !loop->in_flight && (is_stopping(loop) || !loop->active_count);
+}
+
+int64_t loop_wake(const struct loop *loop, int64_t wake)
+{
+	int64_t soon;
+
+	if (!loop->options->stop || wake == INT64_MAX)
+		return wake;
+	soon = clock_ns() + STOP_SEEN_WITHIN_NS;
+	return wake < soon ? wake : soon;
 }
 
 static bool fences_are_open(const struct loop *loop, int64_t index,
@@ -123,7 +138,7 @@ static bool may_start(const struct loop *loop, const struct stream *stream, int6
 /* Streams take turns. Returns a place in `active`, or -1. */
 static int64_t find_ready(const struct loop *loop, int64_t now, int64_t *wake)
 {
-	if (loop->stopping || !loop->free_slots)
+	if (is_stopping(loop) || !loop->free_slots)
 		return -1;
 	for (uint32_t i = 0; i < loop->active_count; i++) {
 		uint32_t place = (loop->turn + i) % loop->active_count;

@@ -16,6 +16,7 @@
 #define DIRECT_BLOCK_BYTES 4096  /* memory alignment asked of O_DIRECT buffers */
 #define DIRECT_SECTOR_BYTES 512  /* enough where the file offset has no more */
 #define IOV_CAPACITY_MAX 1024    /* the kernel's UIO_MAXIOV */
+#define STOP_SEEN_WITHIN_NS INT64_C(100000000)
 #define RETRIES_MAX 64           /* EAGAIN, EINTR in a row on one transfer */
 #define SLOTS_MAX 16384          /* requests in flight; half the kernel's limit on ring entries */
 
@@ -114,6 +115,8 @@ bool loop_ready(struct loop *loop, int64_t now, int64_t *wake);
 struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake);
 void loop_complete(struct loop *loop, struct slot *slot);
 bool loop_finished(const struct loop *loop);
+/* The time to wake at by itself, so that a stop from outside is seen soon. */
+int64_t loop_wake(const struct loop *loop, int64_t wake);
 
 /* transfer.c: the bytes of one data request */
 bool transfer_is_staged(const struct loop *loop, const struct loop_request *request);

@@ -95,6 +95,7 @@ struct loop_options {
 	uint8_t registered_buffers; /* try to; said in loop_report */
 	uint8_t registered_files;
 	uint8_t stop_on_error;
+	const volatile uint8_t *stop; /* set to 1 from outside: start nothing more; or NULL */
 };
 
 struct loop_report {

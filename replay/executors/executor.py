@@ -99,7 +99,8 @@ class Executor(Protocol):
     def run(self, job: Job, tape: Tape, root_fd: int, options: LoopOptions) -> Run:
         """Run every request of `job` below a directory.
 
-        The call cannot be interrupted: run it in a process that can be ended.
+        An exception raised by a signal handler, such as KeyboardInterrupt, starts nothing more,
+        waits for what is in flight, and is passed on.
 
         Args:
             job: what to run.

@@ -1,0 +1,58 @@
+"""A replay can be ended while it runs."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iotrace.replay.executors.executor import Executor, LoopOptions
+from iotrace.replay.executors.posix import PosixExecutor
+from iotrace.replay.executors.uring import UringExecutor
+from iotrace.replay.job import PIECE, REQUEST, Fence, Job, Op, fence_counts
+from iotrace.replay.loop import Tape
+
+GAP_NS = 10_000_000
+
+
+def slow_job(requests: int) -> Job:
+    """One file, one write of 4 KiB every 10 ms."""
+    rows = np.zeros(requests + 1, REQUEST)
+    rows["path"] = rows["target"] = -1
+    rows["op"] = Op.WRITE
+    rows["length"] = 4096
+    rows["offset"] = rows["first_piece"] = np.arange(requests + 1) - 1
+    rows["offset"] *= 4096
+    rows["piece_count"] = 1
+    rows["due_ns"] = np.arange(requests + 1) * GAP_NS
+    for name, value in (("op", Op.OPEN), ("flags", os.O_CREAT | os.O_WRONLY), ("mode", 0o600)):
+        rows[name][0] = value
+    for name in ("offset", "length", "first_piece", "piece_count", "path"):
+        rows[name][0] = 0
+    pieces = np.zeros(requests, PIECE)
+    pieces["offset"], pieces["length"] = np.arange(requests) * 4096, 4096
+    order = np.arange(requests + 1)
+    starts = np.array([0, requests + 1])
+    rows["fence"][0] = Fence.FILE
+    rows["file_before"], rows["file_fences"], rows["global_fences"] = fence_counts(rows)
+    return Job(rows, pieces, order, starts, ("slow",), 1, 1)
+
+
+@pytest.mark.parametrize("executor", [UringExecutor(), PosixExecutor()], ids=lambda e: e.name)
+def test_an_interrupt_ends_the_run_at_once(executor: Executor, tmp_path: Path) -> None:
+    """Ctrl-C in a replay of an hour must not take the hour, nor leave the loop running."""
+    root_fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    with Tape(1 << 22, span_bytes=1 << 20) as tape:
+        begin = time.monotonic()
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            executor.run(slow_job(6000), tape, root_fd, LoopOptions())
+        assert time.monotonic() - begin < 5
+        assert threading.active_count() <= 2  # ours, and perhaps the timer's
+    os.close(root_fd)
+    written = (tmp_path / "slow").stat().st_size // 4096
+    assert 0 < written < 6000
