@@ -49,6 +49,11 @@ class Note:
         return value if is_integer and value in allowed else None
 
     @property
+    def is_asynchronous(self) -> bool:
+        """Return whether the engine goes on with it in threads of its own, after its end."""
+        return self.fields.get("asynchronous") is True
+
+    @property
     def step(self) -> int | None:
         """Return the ordinal of the save or load."""
         return self.integer("step", _INT32)

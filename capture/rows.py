@@ -26,6 +26,8 @@ NO_REQUESTS = ("none", "file", "note", "thread", "counter")
 FLAGGED_OPS = ("open", "sync", "allocate", "map", "advise")
 # These open nothing, and change what is stored or what it is called.
 CHANGING_OPS = ("write", "sync", "allocate", "truncate", "rename", "link", "unlink", "mkdir")
+# These come with what an earlier request opened or mapped.
+FOLLOWING_OPS = ("close", "unmap", "fault", "advise")
 # Their offset and length carry something else in the raw log: mode, inode, descriptors left.
 PLACELESS_OPS = ("open", "close", "rename", "link", "unlink", "mkdir", "rmdir", "counter")
 
@@ -184,6 +186,7 @@ def request_rows(place: int, log: RawLog, threads: Mapping[int, int], context: C
         starts_ns=block["start_ns"],
         files=file,
         for_writing=block["on_writable"] | is_one_of(log, ops, CHANGING_OPS),
+        follows=is_one_of(log, ops, FOLLOWING_OPS),
     )
     return block | label_columns(requests, place, context)
 

@@ -19,6 +19,8 @@ Times = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 FileKey = tuple[int, bool]  # file, whether it was opened for writing
 
+NEVER_NS = np.iinfo(np.int64).max
+
 
 class Label(NamedTuple):
     """What a request is labelled with."""
@@ -57,12 +59,14 @@ class Requests:
 
     Attributes:
         for_writing: whether the file was opened for writing, or the request changes names.
+        follows: whether the request only follows from an earlier one, as a close does.
     """
 
     threads: npt.NDArray[np.uint32]
     starts_ns: Times
     files: Codes
     for_writing: npt.NDArray[np.bool_]
+    follows: npt.NDArray[np.bool_]
 
 
 def labelling(notes: Notes, files: FileTable) -> Labelling:
@@ -96,7 +100,7 @@ def log_labels(
     for tensor in (note for note in notes if note.layer == "tensor" and note.path):
         file = files.named(tensor.path or "", tensor.end_ns)
         around = interval_at(by_thread.get(tensor.thread, ()), tensor.start_ns)
-        by_file[file, is_save(tensor)].add(around or interval_of(tensor, labels))
+        by_file[file, is_save(tensor)].add(lasting(around or interval_of(tensor, labels), tensor))
     return LogLabels(
         by_thread=dict(by_thread),
         by_file={key: sorted(intervals) for key, intervals in by_file.items() if key[0] >= 0},
@@ -107,6 +111,11 @@ def interval_of(note: Note, labels: dict[Label, int]) -> Interval:
     """Return the time of a note with the number of its label."""
     label = labels.setdefault(Label(note.text("engine"), note.step), len(labels))
     return Interval(note.start_ns, note.end_ns, label)
+
+
+def lasting(interval: Interval, note: Note) -> Interval:
+    """Return the time of a tensor's save or load; only the next one ends an asynchronous one."""
+    return interval._replace(end_ns=NEVER_NS) if note.is_asynchronous else interval
 
 
 def is_save(note: Note) -> bool:
@@ -138,7 +147,8 @@ def assign(requests: Requests, labels: LogLabels) -> Codes:
     First the span that is open in the thread of the request. An engine's other threads write too,
     some of them after the span (an asynchronous save): a request that its thread does not explain
     has the label of the last save of its file, if it was opened for writing, and of the load that
-    goes on if it was opened for reading.
+    goes on if it was opened for reading. What follows from a load (the close of its file, the end
+    of a mapping, a fault on it) belongs to the last one, whether it goes on or not.
     """
     chosen = np.full(len(requests.starts_ns), -1, np.int32)
     for thread, intervals in labels.by_thread.items():
@@ -148,13 +158,16 @@ def assign(requests: Requests, labels: LogLabels) -> Codes:
     rows = np.flatnonzero((chosen < 0) & np.isin(requests.files, wanted))
     for key, own in grouped(rows, requests):
         intervals = labels.by_file.get(key, ())
-        chosen[own] = labels_at(requests.starts_ns[own], intervals, until_end=not key[1])
+        lasts = key[1] | requests.follows[own]
+        begun = labels_at(requests.starts_ns[own], intervals, until_end=False)
+        going_on = labels_at(requests.starts_ns[own], intervals, until_end=True)
+        chosen[own] = np.where(lasts, begun, going_on)
     return chosen
 
 
 def labels_at(times_ns: Times, intervals: Sequence[Interval], until_end: bool) -> Codes:
     """Return for each time the label of the last interval that began, if it has not ended."""
-    none = Interval(0, np.iinfo(np.int64).max, -1)
+    none = Interval(0, NEVER_NS, -1)
     starts, ends, labels = np.array([*intervals, none], np.int64).T
     places = np.searchsorted(starts[:-1], times_ns, "right") - 1  # -1 is `none`
     begun: Codes = labels[places].astype(np.int32)
