@@ -1,7 +1,6 @@
 """A replay from beginning to end: workspace, files, runs, measurements, proof."""
 
 import os
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,9 +16,10 @@ from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared, prepare, steady_files
 from iotrace.replay.result import Outcome, RecordedSummary, Repetition
 from iotrace.replay.schedule import Schedule, schedule
-from iotrace.replay.suitability import cache_surprises, fit_to_target, warm_reads
+from iotrace.replay.suitability import fit_to_target, surprises, warm_reads
 from iotrace.replay.target import probe_target
 from iotrace.replay.verify import find_mismatch
+from iotrace.replay.worker import run_in_worker
 from iotrace.replay.workspace import Workspace
 from iotrace.traces.errors import ReplayError
 from iotrace.traces.phases import Phase
@@ -115,7 +115,8 @@ class _Session:
             registered_files=self.options.registered_files,
             stop_on_error=self.options.stop_on_error,
         )
-        return _interruptible(self.executor, job, self.tape, self.workspace.fd, options), prepared
+        run = run_in_worker(self.executor, job.job, self.tape, self.workspace.fd, options)
+        return run, prepared
 
 
 def _replay(
@@ -134,7 +135,7 @@ def _replay(
     workspace.check_space(plan)
     session = _Session(plan, options, executor, tape, workspace, steady_files(plan))
     repetitions, errors = _timed_runs(session, progress)
-    degraded += tuple(cache_surprises(plan, repetitions[-1], workspace.fd, target))
+    degraded += tuple(surprises(plan, repetitions[-1], workspace.fd, target))
     verified = None
     if options.verify:
         progress("verify", 0, 1)
@@ -180,26 +181,6 @@ def _find_mismatch(session: _Session) -> str | None:
         return None
     where = describe_request(plan, int(job.origin[report.first_mismatch]))
     return f"{report.mismatched_bytes} bytes read differ, first in {where}"
-
-
-def _interruptible(
-    executor: Executor, job: Schedule, tape: Tape, root_fd: int, options: LoopOptions
-) -> Run:
-    """Run a job in a thread of its own, so that Ctrl-C ends the wait for it at once."""
-    outcome: list[Run | BaseException] = []
-
-    def work() -> None:
-        try:
-            outcome.append(executor.run(job.job, tape, root_fd, options))
-        except BaseException as error:
-            outcome.append(error)
-
-    worker = threading.Thread(target=work, daemon=True)
-    worker.start()
-    worker.join()
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
 
 
 def _sync_files(plan: Plan, root_fd: int) -> float:

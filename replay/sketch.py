@@ -24,6 +24,7 @@ _FLAGS = {
 }
 _KINDS = {PADDING: "padding", PAST_END: "past end", NEIGHBOUR: "beside", HOLE: "hole"}
 _STEP_NS = 1000
+_UNSEEN = 1_000_000  # numbers from here on: files that no open is known of
 
 
 def sketch_trace(text: str) -> Trace:
@@ -100,7 +101,7 @@ def _parse(lines: Iterable[str]) -> Iterable[dict[str, int | str]]:
                 if (process, name) == (state["process"], words[1])
             }
         if words[0] in ("open", "read", "write", "allocate", "truncate", "sync", "close"):
-            row["file"] = opened.get(key, 10**6 + files)
+            row["file"] = opened.setdefault(key, _UNSEEN + len(opened))
         moved = row["length"] if words[0] in ("read", "write") else 0
         row["result"] = int(result) if result else moved
         yield row

@@ -58,13 +58,19 @@ def warm_reads(plan: Plan, target: Target) -> tuple[str, ...]:
     return (f"reads are warm: {target.file_system} does not let go of cached pages",)
 
 
-def cache_surprises(plan: Plan, one: Repetition, root_fd: int, target: Target) -> Iterator[str]:
-    """Yield what the page cache holds after a run and should not."""
+def surprises(plan: Plan, one: Repetition, root_fd: int, target: Target) -> Iterator[str]:
+    """Yield what a run did otherwise than asked, as measured after it."""
     prepared = one.prepared
     if target.evicts and prepared.resident_bytes > _TOLERATED_SHARE * prepared.size_bytes:
         yield (
             f"{prepared.resident_bytes} of {prepared.size_bytes} prepared bytes stayed in the "
             "page cache: reads of them were warm"
+        )
+    report = one.report
+    if report.in_flight_limit < report.in_flight_wanted:
+        yield (
+            f"queue depth not reached: at most {report.in_flight_limit} of "
+            f"{report.in_flight_wanted} requests were in flight"
         )
     writes = plan.requests["op"] == Op.WRITE
     data = np.isin(plan.requests["op"], DATA_OPS)
