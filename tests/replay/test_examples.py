@@ -1,0 +1,22 @@
+"""The examples in the docstrings are true."""
+
+import doctest
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+
+MODULES = (
+    *("intervals", "paths", "pieces", "relocation", "sketch", "statistics"),
+    *(f"transforms.{name}" for name in ("align", "buffered", "coalesce", "direct", "select")),
+    "transforms.split",
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_hold(name: str) -> None:
+    """A transform is explained by a plan before and after it."""
+    module: ModuleType = import_module(f"iotrace.replay.{name}")
+    failed, tried = doctest.testmod(module)
+    assert tried > 0
+    assert failed == 0
