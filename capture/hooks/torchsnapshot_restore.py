@@ -156,7 +156,7 @@ def describe_read(
     """
     if not hasattr(part, "dtype"):
         return Part(None, name, True, 0, None)
-    shape = getattr(entry, "shape", None) or whole_shape(entry)
+    shape = whole_shape(entry) if hasattr(entry, "shards") else entry.shape
     dtype = getattr(sys.modules["torch"], dtype_name(part.dtype))
     device = getattr(tensor, "device", "cpu")
     return part_of(name, part, shape, where, dtype.itemsize, device, byte_range)

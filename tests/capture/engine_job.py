@@ -1,0 +1,105 @@
+"""A captured job of a checkpoint engine: its rows, and what strace saw of the same script."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from iotrace.capture.collector import collect
+from iotrace.traces.trace import Trace
+from tests.integration.strace import file_calls
+
+from .hooked_job import Job, run_job
+
+JOBS = Path(__file__).parent / "jobs"
+TEXTS = ("layer", "op", "path", "name", "dtype", "device", "engine")
+NUMBERS = ("rank", "process", "thread", "step", "offset", "length", "result", "tensor_offset")
+
+Row = dict[str, Any]
+
+
+class Calls(NamedTuple):
+    """Successful calls and bytes on one file."""
+
+    reads: int
+    bytes_read: int
+    writes: int
+    bytes_written: int
+
+
+@dataclass(frozen=True)
+class EngineJob:
+    """A finished job whose files are in one folder."""
+
+    folder: Path
+    job: Job
+    trace: Trace
+
+    def rows(self, layer: str, *, below: str = "", **fields: object) -> list[Row]:
+        """Return the rows on files in the folder, or in one below it, that have these fields."""
+        trace = self.trace.layer(layer)
+        columns = {name: trace.strings(name) for name in TEXTS}
+        columns |= {name: trace.ints(name).tolist() for name in NUMBERS}
+        columns |= {"start_ns": trace.ints("start_ns").tolist()}
+        columns |= {"end_ns": trace.ints("end_ns").tolist(), "shape": trace.shapes()}
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        inside = f"{self.folder / below}/"
+        return [
+            row
+            for row in rows
+            if f"{row['path']}/".startswith(inside) and fields.items() <= row.items()
+        ]
+
+    def calls(self) -> dict[str, Calls]:
+        """Return the reads and writes of each file by its name in the folder."""
+        counts: dict[str, np.ndarray] = {}
+        for row in self.rows("request"):
+            if row["op"] in ("read", "write") and row["result"] >= 0:
+                count = counts.setdefault(self.name(row), np.zeros(4, int))
+                place = 0 if row["op"] == "read" else 2
+                count[place : place + 2] += (1, row["result"])
+        return {name: Calls(*count.tolist()) for name, count in counts.items()}
+
+    def name(self, row: Row) -> str:
+        """Return the name of a row's file in the folder."""
+        return os.path.relpath(row["path"], self.folder)
+
+    def bytes_at(self, row: Row) -> bytes:
+        """Return what lies in the file where a row says."""
+        with open(row["path"], "rb") as file:
+            file.seek(row["offset"])
+            return file.read(row["length"])
+
+
+def run_engine_job(tmp_path: Path, script: str, *arguments: str, ranks: int = 0) -> EngineJob:
+    """Run a script of tests/capture/jobs under the preload library, under torchrun if asked."""
+    folder = tmp_path / "traced"
+    folder.mkdir()
+    python: Sequence[str] = (sys.executable,)
+    if ranks:
+        launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
+        python = (*python, *launcher, str(ranks))
+    job = run_job(tmp_path / "raw", JOBS / script, folder, *arguments, python=python)
+    return EngineJob(folder, job, collect(tmp_path / "raw", [script]))
+
+
+def kernel_calls(job: EngineJob, script: str, *arguments: str) -> dict[str, Calls]:
+    """Run the same script bare under strace; its folder's name is as long as the job's."""
+    folder = job.folder.with_name("kernel")
+    folder.mkdir()
+    command = [sys.executable, str(JOBS / script), str(folder), *arguments]
+    found = file_calls(command, job.folder.with_name("strace"), stderr=subprocess.DEVNULL)
+    return {
+        os.path.relpath(path, folder): Calls(
+            seen.reads, seen.bytes_read, seen.writes, seen.bytes_written
+        )
+        for path, seen in found.items()
+        if path.startswith(f"{folder}/")
+    }
