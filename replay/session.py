@@ -19,7 +19,6 @@ from iotrace.replay.schedule import Schedule, schedule
 from iotrace.replay.suitability import fit_to_target, surprises, warm_reads
 from iotrace.replay.target import probe_target
 from iotrace.replay.verify import find_mismatch
-from iotrace.replay.worker import run_in_worker
 from iotrace.replay.workspace import Workspace
 from iotrace.traces.errors import ReplayError
 from iotrace.traces.phases import Phase
@@ -115,8 +114,7 @@ class _Session:
             registered_files=self.options.registered_files,
             stop_on_error=self.options.stop_on_error,
         )
-        run = run_in_worker(self.executor, job.job, self.tape, self.workspace.fd, options)
-        return run, prepared
+        return self.executor.run(job.job, self.tape, self.workspace.fd, options), prepared
 
 
 def _replay(
