@@ -11,7 +11,13 @@ from iotrace.replay.files import describe_files
 from iotrace.replay.instances import Instances, find_instances
 from iotrace.replay.job import MAX_OFFSET_BYTES, REQUEST, Op, SyncKind
 from iotrace.replay.plan import Applied, Note, Plan, Stream
-from iotrace.replay.recorded import NULL, Recorded, is_directory_open, recorded_requests
+from iotrace.replay.recorded import (
+    NOTHING_TO_REPLAY,
+    NULL,
+    Recorded,
+    is_directory_open,
+    recorded_requests,
+)
 from iotrace.replay.relocation import Relocation
 from iotrace.replay.tensors import plan_from_tensors
 from iotrace.traces.errors import PlanError
@@ -50,6 +56,8 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
     instances = find_instances(recorded)
     table = FileTable(_named_paths(recorded))
     rows, namings, handles = _follow_names(recorded, instances, table)
+    if not len(rows):
+        raise PlanError(NOTHING_TO_REPLAY)
     flags = _open_flags(recorded, instances)
     requests = _requests(recorded, instances, rows, namings, handles, flags)
     streams = _number_streams(recorded, rows, requests)
@@ -87,9 +95,9 @@ def _follow_names(
         The rows of the plan's requests (an implicit open as -1 - row of what it precedes), their
         namings, and their handles.
     """
-    directory = np.zeros(len(instances.first_row), np.bool_)
+    directory = np.zeros(len(instances.first_row) + 1, np.bool_)  # the last: of no open
     directory[instances.of_row[is_directory_open(recorded)]] = True
-    skipped = (instances.of_row >= 0) & directory[instances.of_row]
+    skipped = directory[instances.of_row]
     orphans = (instances.of_row < 0) & (recorded.op == Op.CLOSE)
     implicit_before = set(instances.first_row[instances.is_implicit].tolist())
 

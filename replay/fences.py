@@ -55,7 +55,7 @@ def find_domains(requests: Rows, file_count: int) -> Ints:
     A file that is only read needs no order beyond each open's own: there, opens are the domains.
     """
     component = _components(requests, file_count)
-    domain = np.where(requests["file"] < 0, -1, component[requests["file"].clip(0)])
+    domain = np.append(component, -1)[requests["file"]]
     plain = np.isin(requests["op"], (Op.READ, Op.CLOSE)) | (
         (requests["op"] == Op.OPEN) & (requests["flags"] | os.O_DIRECT == os.O_DIRECT)
     )
