@@ -84,9 +84,10 @@ class Span:
             op: If other than the span's.
             path: If other than the span's.
         """
+        mark = '"asynchronous":true,' if self.is_asynchronous else ""
         return (
             f'{{"layer":"{layer}","op":"{op or self.op}","engine":{quote(self.engine)},'
-            f'"step":{self.step},"path":{quote(path or self.target.path)}'
+            f'{mark}"step":{self.step},"path":{quote(path or self.target.path)}'
         )
 
 
