@@ -124,6 +124,7 @@ class RecordWriter:
         self._alignment = alignment
         self._prefix_bytes = len(writer.archive_name().encode()) + 1
         self._header = 0
+        self._unplaced: list[tuple[str, int]] = []
         self._locations: dict[int, str] = {}
         self._order: list[int] = []
 
@@ -139,6 +140,9 @@ class RecordWriter:
 
     def write_record(self, name: str, data: Any, size: int) -> Any:
         """Write a record, as torch's writer does."""
+        if not name.startswith(STORAGE_PREFIX):
+            self._unplaced.append((name, size))
+            return self._writer.write_record(name, data, size)
         start_ns = monotonic_ns()
         result = self._writer.write_record(name, data, size)
         safely(self._written, name, data, size, start_ns, monotonic_ns())
@@ -157,17 +161,23 @@ class RecordWriter:
         emit_rows(self._emitter, self._head, self._inventory.meta, None, 0, now_ns, now_ns)
 
     def _written(self, name: str, data: Any, size: int, start_ns: int, end_ns: int) -> None:
-        name_bytes = self._prefix_bytes + len(name.encode())
-        extent = place_record(self._header, name_bytes, size, self._alignment)
-        self._header = extent.next_header
-        if not name.startswith(STORAGE_PREFIX):
-            return
+        offset = self._place(name, size)
         if self._receive is not None:
-            self._receive(extent.offset, size, start_ns, end_ns)
+            self._receive(offset, size, start_ns, end_ns)
             return
         tensors = self._tensors(int(name[len(STORAGE_PREFIX) :]), data, size)
-        offset = self._target.offset(extent.offset)
-        emit_rows(self._emitter, self._head, tensors, offset, size, start_ns, end_ns)
+        place = self._target.offset(offset)
+        emit_rows(self._emitter, self._head, tensors, place, size, start_ns, end_ns)
+
+    def _place(self, name: str, size: int) -> int:
+        """Return where a storage's record has its bytes, behind those before it."""
+        header, offset = self._header, 0
+        for one, length in (*self._unplaced, (name, size)):
+            name_bytes = self._prefix_bytes + len(one.encode())
+            offset, header = place_record(header, name_bytes, length, self._alignment)
+        self._unplaced.clear()
+        self._header = header
+        return offset
 
     def _tensors(self, key: int, data: Any, size: int) -> Sequence[str]:
         """Return the tensors of one record; `data` is a copy unless it lies in host memory."""

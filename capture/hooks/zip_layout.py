@@ -41,12 +41,14 @@ def place_record(header: int, name_bytes: int, length: int, alignment: int) -> E
     Extent(offset=64, next_header=180)
     """
     start = header + LOCAL_HEADER_BYTES + name_bytes + EXTRA_FIELD_BYTES
+    descriptor = DESCRIPTOR_BYTES
     if is_zip64(header, length):
         start += EXTRA_FIELD_BYTES
         start += 2 * LENGTH_FIELD_BYTES if length >= ZIP64_LIMIT else 0
         start += LENGTH_FIELD_BYTES if header >= ZIP64_LIMIT else 0
+        descriptor = ZIP64_DESCRIPTOR_BYTES
     offset = -(-start // alignment) * alignment
-    return Extent(offset, offset + length + descriptor_bytes(header, length))
+    return Extent(offset, offset + length + (descriptor if length else 0))
 
 
 def descriptor_bytes(header: int, length: int) -> int:
