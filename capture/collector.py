@@ -187,13 +187,15 @@ def describe_completeness(
         processes=processes,
         dropped_records=sum(log.header.outside.dropped_records for log in found),
         unknown_descriptors=sum(log.header.outside.unknown_descriptors for log in found),
-        unmatched_completions=requests.unmatched_completions(),
+        unmatched_completions=requests.unfinished()
+        + sum(log.header.outside.unmatched_completions for log in found),
         cut_texts=sum(log.header.outside.cut_texts for log in found),
         torn_records=sum(log.torn_records for log in found),
         notes=(
             *unreadable,
             *(f"{log.path.name} is cut: its last records are lost" for log in found if log.is_cut),
             *unfinished_processes(logs),
+            *unknown_submissions(found),
             *mapped_bytes(requests),
             *lost_names(written, context.files, boot_id()),
             *hook_problems(notes),
@@ -210,6 +212,13 @@ def unfinished_processes(logs: Sequence[RawLog]) -> Iterator[str]:
             yield f"{who} still runs: what it does from now on is not in the trace"
         elif account_of(log) is None:
             yield f"{who} was killed: it may have been in the middle of a request"
+
+
+def unknown_submissions(logs: Sequence[RawLog]) -> Iterator[str]:
+    """Yield how many requests to rings were seen and not understood."""
+    unknown = sum(log.header.outside.unknown_submissions for log in logs)
+    if unknown:
+        yield f"{unknown} requests to an io_uring that is not understood are not in the trace"
 
 
 def hook_problems(notes: Notes) -> Iterator[str]:

@@ -53,10 +53,10 @@ class Requests:
         moved: Bytes = self.block["result"][rows].clip(min=0)
         return moved
 
-    def unmatched_completions(self) -> int:
+    def unfinished(self) -> int:
         """Return how many asynchronous requests have no completion."""
-        is_asynchronous = np.isin(self.block["api"], self.codes("api", UNCOUNTED_APIS))
-        return int(np.count_nonzero(is_asynchronous & (self.block["end_ns"] == NULLS["end_ns"])))
+        is_request = self.block["layer"] == self.words.layer.find("request")
+        return int(np.count_nonzero(is_request & (self.block["end_ns"] == NULLS["end_ns"])))
 
 
 @dataclass(frozen=True)

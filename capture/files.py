@@ -105,6 +105,8 @@ def read_events(place: int, log: RawLog, clock: Clock, paths: PathTable) -> Iter
     rows = log.rows("file", *NAMING_OPS)
     records = log.slots[log.positions[rows]]
     usable = (records["text_bytes"] > 0) & (records["file"] <= log.header.files)
+    # An open through a ring has the path of its file beside it; only a failed one needs that.
+    usable &= (records["op"] != log.header.op_names.index("open")) | (records["file"] == 0)
     rows, records = rows[usable], records[usable]
     columns = (
         clock.times(log, records["start_ns"]),

@@ -77,6 +77,7 @@ LOG_HEADER = np.dtype(
         *((name, "<u4") for name in ("rank_at", "rank_bytes")),
         *((name, "<u4") for name in ("executable_at", "executable_bytes")),
         *((name, "<u4") for name in ("path_at", "path_bytes")),
+        *((name, "<u8") for name in ("unmatched_completions", "unknown_submissions")),
     ]
 )
 
@@ -96,6 +97,8 @@ class Outside:
     other_bytes_read: int
     other_bytes_written: int
     own_bytes_read: int
+    unmatched_completions: int
+    unknown_submissions: int
 
 
 @dataclass(frozen=True)

@@ -78,17 +78,23 @@ static _Atomic uint64_t *counter_at(struct log_header *header, size_t field)
 	return (_Atomic uint64_t *)((char *)header + field);
 }
 
-/* Move what was counted before the header existed into it; safe to repeat. */
-static void settle_counters(struct log_header *header)
+static void settle_range(struct log_header *header, size_t first, size_t last)
 {
-	for (size_t field = offsetof(struct log_header, dropped_records);
-	     field <= offsetof(struct log_header, ignored_bytes_written);
-	     field += sizeof(uint64_t)) {
+	for (size_t field = first; field <= last; field += sizeof(uint64_t)) {
 		uint64_t early = atomic_exchange(counter_at(&state.early, field), 0);
 
 		if (early)
 			atomic_fetch_add(counter_at(header, field), early);
 	}
+}
+
+/* Move what was counted before the header existed into it; safe to repeat. */
+static void settle_counters(struct log_header *header)
+{
+	settle_range(header, offsetof(struct log_header, dropped_records),
+		     offsetof(struct log_header, ignored_bytes_written));
+	settle_range(header, offsetof(struct log_header, unmatched_completions),
+		     offsetof(struct log_header, unknown_submissions));
 }
 
 void log_count(size_t field, uint64_t amount)
@@ -329,7 +335,24 @@ const struct record *log_append(const struct record *record, const char *text, s
 	return slot;
 }
 
+void log_finish(const struct record *at, uint32_t generation, int64_t result, uint64_t end_ns)
+{
+	struct record *record = (struct record *)at;
+
+	if (!at || generation != log_settled_generation())
+		return;
+	record->result = result;
+	__atomic_store_n(&record->end_ns, end_ns, __ATOMIC_RELEASE);
+}
+
 /* --- start and fork ---------------------------------------------------- */
+
+uint32_t log_settled_generation(void)
+{
+	if (unlikely(atomic_load_explicit(state.fork_mark, memory_order_relaxed) == FORK_SEEN))
+		log_renew();
+	return log_generation();
+}
 
 bool log_is_borrowed(void)
 {

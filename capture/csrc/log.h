@@ -36,6 +36,15 @@ uint32_t log_file_number(void);
 const struct record *log_append(const struct record *record, const char *text,
 				size_t text_bytes);
 
+/*
+ * Complete a record of an asynchronous request where it lies. `generation` is
+ * that of its log; nothing happens in a process forked since.
+ */
+void log_finish(const struct record *at, uint32_t generation, int64_t result, uint64_t end_ns);
+
+/* log_generation(), also right at once in a child that was forked without libc. */
+uint32_t log_settled_generation(void);
+
 /* Count a record that cannot be appended, and its bytes. */
 void log_drop(const struct record *record);
 

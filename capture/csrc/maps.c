@@ -2,6 +2,7 @@
 #include "maps.h"
 
 #include "real.h"
+#include "uring_ring.h"
 
 /* Mappings remembered at a time; those beyond are recorded, but not their unmapping. */
 #define MAPS 4096u
@@ -52,6 +53,8 @@ static void *mapped(struct request request, size_t bytes, int prot, off_t offset
 				.op = OP_MAP};
 
 	request_done(request, record, failed ? -1 : 0);
+	if (!failed && rings_exist())
+		ring_mapped(request.fd, offset, result);
 	if (!failed && request.file->kind == FILE_RECORDED && !request_is_paused())
 		remember((uintptr_t)result, bytes, offset, request.file->number);
 	return result;
@@ -151,6 +154,8 @@ EXPORT int munmap(void *address, size_t bytes)
 	uint64_t start_ns;
 	int count, result;
 
+	if (rings_exist() && capture_is_on && !log_is_borrowed())
+		rings_unmapped(address, bytes);
 	if (!records_maps())
 		return real.munmap(address, bytes);
 	count = forget(first, first + bytes, records, UNMAPPED_AT_ONCE);

@@ -41,26 +41,27 @@ static bool finish(struct naming *naming, int result)
 	return naming->records && naming->record.result != -EFAULT;
 }
 
-static __attribute__((noinline)) void append_one(const struct record *record, int at,
-						 const char *name)
+__attribute__((noinline)) const struct record *naming_append(const struct record *record, int at,
+							     const char *name)
 {
 	struct path path;
 
 	path_resolve(&path, at, name);
-	if (scope_wants(path.text, path.bytes, true))
-		log_append(record, path.text, path.bytes);
+	if (!scope_wants(path.text, path.bytes, true))
+		return NULL;
+	return log_append(record, path.text, path.bytes);
 }
 
 int naming_end(struct naming naming, int at, const char *path, int result)
 {
 	if (finish(&naming, result))
-		append_one(&naming.record, at, path);
+		naming_append(&naming.record, at, path);
 	return result;
 }
 
-static __attribute__((noinline)) const struct record *
-append_two(const struct record *record, int from_at, const char *from_name, int to_at,
-	   const char *to_name)
+__attribute__((noinline)) const struct record *
+naming_append_two(const struct record *record, int from_at, const char *from_name, int to_at,
+		  const char *to_name)
 {
 	struct path path;
 	char both[2 * PATH_MAX + 1];
@@ -87,7 +88,7 @@ int naming_end_two(struct naming naming, int from_at, const char *from, int to_a
 
 	if (!finish(&naming, result))
 		return result;
-	appended = append_two(&naming.record, from_at, from, to_at, to);
+	appended = naming_append_two(&naming.record, from_at, from, to_at, to);
 	if (naming.record.op == OP_RENAME && result == 0)
 		renames_seen(appended, naming.record.offset, naming.record.length);
 	return result;

@@ -21,4 +21,12 @@ int naming_end(struct naming naming, int at, const char *path, int result);
 int naming_end_two(struct naming naming, int from_at, const char *from, int to_at,
 		   const char *to, int result);
 
+/*
+ * Append it as it is, for a call that ends later: with the path made absolute,
+ * or with both. NULL: out of scope, or dropped.
+ */
+const struct record *naming_append(const struct record *record, int at, const char *path);
+const struct record *naming_append_two(const struct record *record, int from_at,
+				       const char *from, int to_at, const char *to);
+
 #endif

@@ -15,6 +15,7 @@
 #include "request.h"
 #include "scope.h"
 #include "streams.h"
+#include "uring_ring.h"
 
 #define DEFAULT_LIMIT_BYTES (4ull << 30)
 
@@ -72,7 +73,10 @@ void process_ends(void)
 {
 	struct counters counters, base = {0};
 
-	if (!capture_is_on || log_is_borrowed() || !log_exists() || read_counters(&counters) != 0)
+	if (!capture_is_on || log_is_borrowed() || !log_exists())
+		return;
+	rings_end();
+	if (read_counters(&counters) != 0)
 		return;
 	if (log_generation() == 1)
 		base = at_start;

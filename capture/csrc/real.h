@@ -148,6 +148,8 @@
 	X(int, mkdirat, (int at, const char *path, mode_t mode),                                   \
 	  RAW(SYS_mkdirat, at, path, mode))                                                        \
 	X(int, rmdir, (const char *path), RAW(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR))         \
+	X(long, syscall, (long number, long a, long b, long c, long d, long e, long f),            \
+	  raw_syscall(number, a, b, c, d, e, f))                                                   \
 	X(int, execve, (const char *path, char *const argv[], char *const env[]),                  \
 	  RAW(SYS_execve, path, argv, env))                                                        \
 	X(int, execveat,                                                                           \
@@ -213,6 +215,28 @@
 	X(void, rewind, (FILE * stream), (stream))                                                 \
 	X(int, fsetpos, (FILE * stream, const fpos_t *position), (stream, position))               \
 	X(int, fsetpos64, (FILE * stream, const fpos64_t *position), (stream, position))           \
+	X(int, aio_read, (struct aiocb * block), (block))                                          \
+	X(int, aio_read64, (struct aiocb64 * block), (block))                                      \
+	X(int, aio_write, (struct aiocb * block), (block))                                         \
+	X(int, aio_write64, (struct aiocb64 * block), (block))                                     \
+	X(int, aio_fsync, (int operation, struct aiocb *block), (operation, block))                \
+	X(int, aio_fsync64, (int operation, struct aiocb64 *block), (operation, block))            \
+	X(int, aio_error, (const struct aiocb *block), (block))                                    \
+	X(int, aio_error64, (const struct aiocb64 *block), (block))                                \
+	X(ssize_t, aio_return, (struct aiocb * block), (block))                                    \
+	X(ssize_t, aio_return64, (struct aiocb64 * block), (block))                                \
+	X(int, aio_suspend,                                                                        \
+	  (const struct aiocb *const blocks[], int count, const struct timespec *timeout),         \
+	  (blocks, count, timeout))                                                                \
+	X(int, aio_suspend64,                                                                      \
+	  (const struct aiocb64 *const blocks[], int count, const struct timespec *timeout),       \
+	  (blocks, count, timeout))                                                                \
+	X(int, lio_listio,                                                                         \
+	  (int mode, struct aiocb *const blocks[], int count, struct sigevent *event),             \
+	  (mode, blocks, count, event))                                                            \
+	X(int, lio_listio64,                                                                       \
+	  (int mode, struct aiocb64 *const blocks[], int count, struct sigevent *event),           \
+	  (mode, blocks, count, event))                                                            \
 	X(void, _exit, (int status), (status))                                                     \
 	X(void, _Exit, (int status), (status))                                                     \
 	X(int, execvpe, (const char *file, char *const argv[], char *const env[]),                 \
@@ -230,6 +254,9 @@
 	X(int, pthread_setspecific, (pthread_key_t key, const void *value), (key, value))
 
 struct open_how;
+struct aiocb;
+struct aiocb64;
+struct sigevent;
 
 /* dup2() onto itself only checks the descriptor; dup3() would refuse. */
 static inline long raw_dup2(int fd, int to)

@@ -80,13 +80,18 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  * One request, or one note. -1 in offset, length or result means "not
  * applicable". `text_bytes` bytes of text follow in the next slots.
  *
+ * A request to an asynchronous interface is appended when it is submitted,
+ * with `end_ns` 0, and completed where it lies: `result` first, `end_ns` last.
+ * What was in flight when its process died keeps an `end_ns` of 0.
+ *
  * OP_FILE   file: the new open's number; text: absolute path as opened;
  *           offset: st_dev, length: st_ino, result: birth time in ns or 0,
  *           address: size at open, flags: st_mode
  *           (an fd that was inherited or opened unseen has an OP_FILE and no OP_OPEN)
  * OP_OPEN   file: number given by the thread's last OP_FILE, or 0
  *           when the open failed; flags: open flags; result: 0 or -errno;
- *           text: path (only when the open failed); length: creation mode
+ *           text: path (only when the open failed, or is asynchronous);
+ *           length: creation mode
  * OP_CLOSE  length: descriptors that still refer to the open file
  * OP_RENAME text: source path, NUL, target path, both absolute; file: 0
  *           with api none: no call was seen; the file had the new name when it was
@@ -153,6 +158,9 @@ struct log_header {
 	uint32_t rank_at, rank_bytes;             /* launcher variables found: NAME=VALUE, NUL-separated */
 	uint32_t executable_at, executable_bytes; /* readlink of /proc/self/exe */
 	uint32_t path_at, path_bytes;             /* of this log; the writer opens it again to grow it */
+	/* Of asynchronous interfaces; atomic. */
+	uint64_t unmatched_completions; /* no request is known that they could end */
+	uint64_t unknown_submissions;   /* requests that were seen but not understood */
 };
 
 _Static_assert(sizeof(struct record) == LOG_SLOT_BYTES, "a record is one slot");

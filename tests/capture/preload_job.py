@@ -100,7 +100,7 @@ def compile_program(folder: Path, source: str | Path, *flags: str) -> Path:
     program = folder / Path(path).stem
     compiler = "g++" if path.suffix == ".cc" else "gcc"
     subprocess.run(
-        [compiler, "-Wall", "-Wextra", "-Werror", *flags, str(path), "-o", str(program)],
+        [compiler, "-Wall", "-Wextra", "-Werror", str(path), *flags, "-o", str(program)],
         check=True,
     )
     return program

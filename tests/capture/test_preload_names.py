@@ -10,9 +10,9 @@ from .preload_job import Captured, capture
 
 RAW_RENAME = (
     "import ctypes\n"
-    "def raw_rename(old, new):\n"  # 316 is renameat2 on x86-64, 276 elsewhere
+    "def raw_rename(old, new):\n"  # libc's own syscall(); 316 is renameat2 on x86-64, 276 elsewhere
     "    number = 316 if os.uname().machine == 'x86_64' else 276\n"
-    "    assert ctypes.CDLL(None).syscall(number, -100, old, -100, new, 0) == 0\n"
+    "    assert ctypes.CDLL('libc.so.6').syscall(number, -100, old, -100, new, 0) == 0\n"
 )
 
 

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests in flight on a ring, and the completions that end them. */
+#ifndef IOTRACE_URING_REAP_H
+#define IOTRACE_URING_REAP_H
+
+#include "uring_ring.h"
+
+/* Called first at each look at a ring: after a fork, what is in flight is the parent's. */
+void ring_settle(struct ring *ring);
+
+/* Put a request where completions are looked up; false: no room, and counted. */
+bool ring_announce(struct ring *ring, const struct pending *pending);
+
+/* The kernel took none of the requests of these orders: they end with `error`. */
+void ring_refused(struct ring *ring, uint32_t first, uint32_t end, int error);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+#include "uring_sqe.h"
+
+#include "memory.h"
+#include "request.h"
+#include "uring_files.h"
+#include "uring_names.h"
+
+#define AT_POSITION UINT64_MAX
+
+enum { SYNC_FILE, SYNC_DATA, SYNC_RANGE }; /* record.h: flags of OP_SYNC */
+
+static struct record started(enum record_op op, uint64_t start_ns)
+{
+	return (struct record){.start_ns = start_ns,
+			       .offset = -1,
+			       .length = -1,
+			       .result = -1,
+			       .api = API_IO_URING,
+			       .op = (uint16_t)op};
+}
+
+/*
+ * Bytes that move to or from files that are not recorded are not counted: the
+ * kernel's own counts of the process, which such are compared with, leave out
+ * all that a ring moves.
+ */
+static const struct record *append(struct uring_file file, struct record *record)
+{
+	if (file.kind == FILE_UNKNOWN && !file.file && !request_is_paused())
+		LOG_COUNT(unknown_descriptors, 1); /* a slot that was not seen to be filled */
+	if (file.kind != FILE_RECORDED || request_is_paused())
+		return NULL;
+	record->file = file.number;
+	if (file.number)
+		return log_append(record, NULL, 0);
+	log_drop(record);
+	return NULL;
+}
+
+static struct uring_file file_of(struct ring *ring, const struct sqe *sqe)
+{
+	return uring_file_of(ring, sqe->fd, sqe->flags & URING_SQE_FIXED_FILE);
+}
+
+static void set_offset(struct record *record, uint64_t offset)
+{
+	record->offset = offset == AT_POSITION ? -1 : (int64_t)offset;
+	record->offset_source = offset == AT_POSITION ? OFFSET_NONE : OFFSET_ARGUMENT;
+}
+
+/* --- data -------------------------------------------------------------- */
+
+static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op op,
+			bool is_vectored, struct record record, struct pending *pending)
+{
+	struct uring_file file = file_of(ring, sqe);
+
+	record.op = (uint16_t)op;
+	record.flags = sqe->op_flags;
+	record.length = sqe->length;
+	if (!(sqe->flags & URING_SQE_BUFFER_SELECT))
+		record.address = sqe->address;
+	if (is_vectored && file.kind == FILE_RECORDED)
+		record.length = memory_parts_bytes((const struct iovec *)sqe->address,
+						   sqe->length, &record.address);
+	set_offset(&record, sqe->offset);
+	if (op == OP_WRITE && file.appends)
+		pending->kind = PENDING_APPENDS;
+	else if (sqe->offset == AT_POSITION)
+		pending->kind = PENDING_AT_POSITION;
+	pending->file = file.file;
+	pending->fd = sqe->fd;
+	pending->expected = record.length;
+	pending->record = append(file, &record);
+}
+
+/* One that goes to the end of its file, wherever others had moved that by then. */
+static void place_appended(struct ring *ring, const struct pending *pending,
+			   struct record *record, int64_t result)
+{
+	struct inode inode;
+
+	record->offset = -1;
+	record->offset_source = OFFSET_NONE;
+	if (ring->appends_in_flight > 1 || !pending->file ||
+	    descriptor_known(pending->fd) != pending->file ||
+	    inode_of_descriptor(pending->fd, &inode) != 0)
+		return;
+	record->offset = inode.bytes - result;
+	record->offset_source = OFFSET_QUERIED;
+}
+
+static void place_moved(struct ring *ring, const struct pending *pending, struct record *record,
+			int64_t result)
+{
+	struct open_file *file = pending->file;
+
+	if (!file || descriptor_known(pending->fd) != file)
+		return;
+	if (!open_file_is_queried(file, pending->fd)) {
+		record->offset = atomic_fetch_add(&file->position, result);
+		record->offset_source = OFFSET_TRACKED;
+	} else if (ring->in_flight == 1) {
+		record->offset = raw_position(pending->fd) - result;
+		record->offset_source = OFFSET_QUERIED;
+	}
+}
+
+/* --- between two files ------------------------------------------------- */
+
+/* The ring moves the position of one that has no offset: the kernel knows where it is. */
+static void decode_half(struct uring_file file, uint64_t offset, struct record *record)
+{
+	set_offset(record, offset);
+	if (offset == AT_POSITION && file.file && file.kind == FILE_RECORDED)
+		file.file->queried = 1;
+}
+
+static void decode_splice(struct ring *ring, const struct sqe *sqe, uint64_t start_ns,
+			  struct pending *pending)
+{
+	struct record reads = started(OP_READ, start_ns), writes = started(OP_WRITE, start_ns);
+	struct uring_file from = uring_file_of(ring, (int32_t)sqe->file_index,
+					       sqe->op_flags & URING_SPLICE_FIXED_IN);
+	struct uring_file to = file_of(ring, sqe);
+
+	reads.length = writes.length = sqe->length;
+	decode_half(from, sqe->address, &reads);
+	decode_half(to, sqe->offset, &writes);
+	pending->expected = sqe->length;
+	pending->record = append(from, &reads);
+	pending->second = append(to, &writes);
+}
+
+/* --- sizes and durability ---------------------------------------------- */
+
+static void decode_sync(struct ring *ring, const struct sqe *sqe, struct record record,
+			struct pending *pending)
+{
+	record.op = OP_SYNC;
+	record.flags = sqe->op_flags & URING_FSYNC_DATA ? SYNC_DATA : SYNC_FILE;
+	if (sqe->opcode == URING_SYNC_FILE_RANGE)
+		record.flags = SYNC_RANGE;
+	if (record.flags == SYNC_RANGE || sqe->length) {
+		set_offset(&record, sqe->offset);
+		record.length = sqe->length;
+	}
+	pending->expected = 0;
+	pending->record = append(file_of(ring, sqe), &record);
+}
+
+static void decode_extent(struct ring *ring, const struct sqe *sqe, enum record_op op,
+			  uint64_t length, uint32_t flags, struct record record,
+			  struct pending *pending)
+{
+	record.op = (uint16_t)op;
+	record.length = (int64_t)length;
+	record.flags = flags;
+	if (op != OP_TRUNCATE)
+		set_offset(&record, sqe->offset);
+	pending->expected = 0;
+	pending->record = append(file_of(ring, sqe), &record);
+}
+
+/* --- all --------------------------------------------------------------- */
+
+void sqe_decode(struct ring *ring, const struct sqe *sqe, uint64_t start_ns,
+		struct pending *pending)
+{
+	struct record record = started(OP_NONE, start_ns);
+
+	switch (sqe->opcode) {
+	case URING_READ:
+	case URING_READ_FIXED:
+		decode_data(ring, sqe, OP_READ, false, record, pending);
+		break;
+	case URING_WRITE:
+	case URING_WRITE_FIXED:
+		decode_data(ring, sqe, OP_WRITE, false, record, pending);
+		break;
+	case URING_READV:
+	case URING_READV_FIXED:
+		decode_data(ring, sqe, OP_READ, true, record, pending);
+		break;
+	case URING_WRITEV:
+	case URING_WRITEV_FIXED:
+		decode_data(ring, sqe, OP_WRITE, true, record, pending);
+		break;
+	case URING_FSYNC:
+	case URING_SYNC_FILE_RANGE:
+		decode_sync(ring, sqe, record, pending);
+		break;
+	case URING_FALLOCATE:
+		decode_extent(ring, sqe, OP_ALLOCATE, sqe->address, sqe->length, record, pending);
+		break;
+	case URING_FTRUNCATE:
+		decode_extent(ring, sqe, OP_TRUNCATE, sqe->offset, 0, record, pending);
+		break;
+	case URING_FADVISE:
+		decode_extent(ring, sqe, OP_ADVISE, sqe->address ? sqe->address : sqe->length,
+			      sqe->op_flags, record, pending);
+		break;
+	case URING_SPLICE:
+		decode_splice(ring, sqe, start_ns, pending);
+		break;
+	case URING_FILES_UPDATE:
+		uring_files_update(ring, (uint32_t)sqe->offset, (const int32_t *)sqe->address,
+				   sqe->length);
+		break;
+	default:
+		uring_decode_name(ring, sqe, record, pending);
+		if (sqe->opcode > URING_LAST_KNOWN)
+			LOG_COUNT(unknown_submissions, 1);
+	}
+}
+
+void sqe_complete(struct ring *ring, struct pending *pending, int64_t result, uint64_t end_ns)
+{
+	struct record *record = (struct record *)pending->record;
+
+	if (pending->kind == PENDING_OPENS)
+		result = uring_opened(ring, pending, result);
+	else if (pending->kind == PENDING_RENAMES)
+		uring_renamed(pending, result);
+	else if (record && result >= 0 && pending->kind == PENDING_APPENDS)
+		place_appended(ring, pending, record, result);
+	else if (record && result >= 0 && pending->kind == PENDING_AT_POSITION)
+		place_moved(ring, pending, record, result);
+	log_finish(pending->record, ring->generation, result, end_ns);
+	log_finish(pending->second, ring->generation, result, end_ns);
+}
