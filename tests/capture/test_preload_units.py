@@ -1,6 +1,7 @@
 """The library's parts by themselves, under the address and undefined behaviour sanitizers."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,14 @@ from .preload_job import ROOT, compile_program
 
 CSRC = ROOT / "capture" / "csrc"
 # The parts that define no wrapper, and so can live in a program beside the sanitizers' own.
-PARTS = ("log", "logfile", "header", "real", "scope", "path", "inode", "descriptors")
+PARTS = ("log", "logfile", "header", "real", "scope", "path", "inode", "descriptors", "request")
+RING_PARTS = ("uring_ring", "uring_reap", "uring_submit", "uring_files", "memory")
 SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
-def run_unit(name: str, folder: Path) -> Path:
+def run_unit(name: str, folder: Path, more_parts: Sequence[str] = ()) -> Path:
     """Compile and run the test program of one part; return the folder it was given."""
-    parts = [str(CSRC / f"{part}.c") for part in PARTS]
+    parts = [str(CSRC / f"{part}.c") for part in (*PARTS, *more_parts)]
     program = compile_program(
         folder, f"{name}.c", *SANITIZE, "-std=gnu11", f"-I{CSRC}", *parts, "-ldl", "-pthread"
     )
@@ -54,3 +56,26 @@ def test_a_log_holds_what_was_appended(tmp_path: Path) -> None:
         length = int(lengths_of_rows[row])
         if length >= 0:
             assert parent.text(row) == b"t" * (length % 300)
+
+
+def test_the_shadow_of_a_ring_matches_every_completion(tmp_path: Path) -> None:
+    """The kernel completes in any order, by any thread, and jobs reuse their user data."""
+    given = run_unit("test_uring", tmp_path, RING_PARTS)
+    assert not list(given.glob("*.raw"))
+
+
+def test_a_control_block_stands_for_one_request_at_a_time(tmp_path: Path) -> None:
+    """Whichever thread sees the end must find the request that it ended."""
+    threads, blocks, rounds = 8, 500, 20
+    logs = [
+        read_raw_log(path)
+        for path in run_unit("test_flight", tmp_path, ["flight"]).glob("*")
+        if path.suffix == ".raw"
+    ]
+    child, parent = sorted(logs, key=len)
+    writes = parent.records[parent.rows("write")]
+    ended = writes[writes["end_ns"] != 0]
+    assert sorted(ended["length"].tolist()) == sorted([*range(blocks)] * threads * rounds)
+    assert (ended["length"] == ended["result"]).all()
+    assert writes["length"][writes["end_ns"] == 0].tolist() == [700]
+    assert child.records[child.rows("write")]["result"].tolist() == [800]
