@@ -40,7 +40,12 @@ setup(
             depends=HEADERS,
             libraries=["dl", "pthread"],
             extra_compile_args=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
-            extra_link_args=["-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,--no-as-needed", "-l:libdl.so.2"],
+            extra_link_args=[
+                "-Wl,-z,nodelete",
+                "-Wl,-z,now",
+                "-Wl,--no-as-needed",
+                "-l:libdl.so.2",
+            ],
         ),
     ],
 )
