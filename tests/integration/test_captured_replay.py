@@ -1,0 +1,89 @@
+"""A replay under capture: what the executor issued, seen by something that did not issue it."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iotrace.traces.reader import read_trace
+from iotrace.traces.trace import Trace
+
+Requests = Counter[tuple[str, int, int, int]]
+
+IOTRACE = Path(sys.executable).with_name("iotrace")
+SAVE_AND_LOAD = """
+import sys, torch
+torch.save({f"w{i}": torch.arange(10_000 + 77 * i) for i in range(40)}, sys.argv[1])
+torch.load(sys.argv[1])
+"""
+
+
+def iotrace(*arguments: object) -> None:
+    done = subprocess.run([IOTRACE, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def data_requests(trace: Trace, layer: str = "request", api: str | None = None) -> Requests:
+    """Return op, offset, length and result of the reads and writes of the checkpoint."""
+    codes, paths = trace.codes("path")
+    wanted = np.isin(codes, [code for code, path in enumerate(paths) if path.endswith("model.pt")])
+    if api:
+        codes, apis = trace.codes("api")
+        wanted &= codes == apis.index(api)
+    found: Requests = Counter()
+    for op in ("read", "write"):
+        rows = trace.where(wanted & trace.row_mask(layer=layer, op=op))
+        columns = (rows.ints(name).tolist() for name in ("offset", "length", "result"))
+        found.update((op, *extent) for extent in zip(*columns, strict=True))
+    return found
+
+
+def extents(requests: Requests) -> Counter[tuple[str, int, int]]:
+    """Return the requests by what they moved: a read may ask for more than there is left."""
+    moved: Counter[tuple[str, int, int]] = Counter()
+    for (op, offset, _, result), count in requests.items():
+        if result:
+            moved[op, offset, result] += count
+    return moved
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a checkpoint, and of the trace of its saving and loading."""
+    folder = tmp_path_factory.mktemp("recorded")
+    command = (sys.executable, "-c", SAVE_AND_LOAD, folder / "model.pt")
+    iotrace("capture", "-o", folder / "trace.parquet", "--", *command)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "is_unchanged"),
+    [
+        (("--queue-depth", 8), True),
+        (("--queue-depth", 4, "--coalesce-size", "256KiB", "--gather"), False),
+        (("--direct", "--align"), False),
+    ],
+    ids=["unchanged", "gathered", "direct"],
+)
+def test_the_trace_of_a_replay_is_what_was_planned(
+    recorded: Path, tmp_path: Path, options: tuple[object, ...], is_unchanged: bool
+) -> None:
+    """The two halves check one another: one issues through a ring what the other must see there."""
+    iotrace(
+        *("capture", "-o", tmp_path / "trace.parquet", "--"),
+        *(IOTRACE, "replay", recorded / "trace.parquet", "--executor", "io_uring", *options),
+        *("--root", tmp_path, "-o", tmp_path / "result.parquet"),
+        *("--json", tmp_path / "result.json"),
+    )
+    trace = read_trace(tmp_path / "trace.parquet")
+    seen = data_requests(trace, api="io_uring")
+    assert seen == data_requests(read_trace(tmp_path / "result.parquet"), layer="replay")
+    planned = json.loads((tmp_path / "result.json").read_text())["planned"]
+    assert seen.total() == planned["data_requests"]
+    assert trace.metadata.completeness.unmatched_completions == 0
+    if is_unchanged:
+        assert extents(seen) == extents(data_requests(read_trace(recorded / "trace.parquet")))
