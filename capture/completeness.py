@@ -95,7 +95,9 @@ def written_files(requests: Requests, files: FileTable) -> Written:
         file: Extents.union(block["offset"][rows], block["offset"][rows] + block["result"][rows])
         for file, rows in by_file(block["file"][writes], writes)
     }
-    for file in np.unique(block["file"][empties]).tolist():
+    # Whatever a file that was opened for writing holds by now needs an explanation.
+    writable = opens[is_writable(block["flags"][opens])]
+    for file in np.unique(block["file"][np.append(empties, writable)]).tolist():
         extents.setdefault(file, Extents.union(np.empty(0, np.int64), np.empty(0, np.int64)))
     return Written(
         extents=extents,

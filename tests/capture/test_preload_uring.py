@@ -286,6 +286,17 @@ def test_a_ring_of_a_library_loaded_by_a_plugin_is_seen(program: Path, tmp_path:
     assert lines(asynchronous(captured)) == captured.done.stdout.decode().splitlines()
 
 
+def test_a_ring_that_cannot_be_seen_leaves_its_file_unexplained(tmp_path: Path) -> None:
+    """A wheel may have liburing inside it; a trace must then not claim to be complete."""
+    program = compile_program(tmp_path, "uring.c", "-O2", "-l:liburing.a", "-pthread")
+    captured = run(program, tmp_path, "again")
+    assert asynchronous(captured) == []
+    completeness = collect(tmp_path / "logs", ["again"]).metadata.completeness
+    assert [(Path(file.path).name, file.complete) for file in completeness.files] == [
+        ("again", False)
+    ]
+
+
 def test_a_job_that_only_asks_for_liburing_is_told_that_it_is_not_there(tmp_path: Path) -> None:
     """Our names must not make a job believe in a library that it does not have."""
     code = textwrap.dedent("""
@@ -318,7 +329,7 @@ def test_a_request_costs_little(program: Path, tmp_path: Path) -> None:
         captured.append(time_ns(capture_environment(logs)))
         (path,) = logs.glob("*.raw")
         log = read_raw_log(path)
-        ends_ns = log.column("end_ns")[log.rows("write")]
+        ends_ns = log.column("end_ns")[log.rows("read")]
         assert len(ends_ns) == REQUESTS
         assert ends_ns.all()
     assert min(captured) - min(bare) < REQUEST_COST_NS_MAX

@@ -82,7 +82,7 @@ static void print(void)
 
 static int made(const char *name)
 {
-	int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
+	int fd = open(name, O_RDWR | O_CREAT, 0644);
 
 	CHECK(fd >= 0);
 	return fd;
@@ -464,13 +464,17 @@ static double seconds(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Time per request of COUNT small writes, DEPTH / 2 at a time. */
+/*
+ * Time per request of COUNT small reads, DEPTH / 2 at a time. They are done
+ * when they are submitted: threads of the kernel would make the time vary.
+ */
 static void many(int count)
 {
 	int fd = made("many");
 	double start_s;
 	struct io_uring ring;
 
+	CHECK(write(fd, data, sizeof(data)) == sizeof(data));
 	start(&ring, 0);
 	start_s = seconds();
 	for (int i = 0; i < count; i += DEPTH / 2) {
@@ -480,7 +484,7 @@ static void many(int count)
 		for (int j = i; j < i + DEPTH / 2; j++) {
 			struct io_uring_sqe *sqe = next(&ring);
 
-			io_uring_prep_write(sqe, fd, data, 512, (__u64)(j % 1024) * 512);
+			io_uring_prep_read(sqe, fd, back, 512, (__u64)(j % 128) * 512);
 			io_uring_sqe_set_data64(sqe, (__u64)j);
 		}
 		CHECK(io_uring_submit_and_wait(&ring, DEPTH / 2) == DEPTH / 2);
@@ -510,6 +514,7 @@ int main(int argc, char **argv)
 	const char *name = argc >= 3 ? argv[2] : "";
 
 	CHECK(argc >= 3 && chdir(argv[1]) == 0);
+	memset(data, 'x', sizeof(data));
 	if (!strcmp(name, "many")) {
 		many(atoi(argv[3]));
 		return 0;
