@@ -89,6 +89,7 @@ class Outcome:
         repetitions: the timed runs, in order.
         verified: whether every byte was where it belongs; None: not asked.
         degraded: what was done otherwise than asked, one sentence each.
+        refused: those of `degraded` that kept requests from being what the plan says.
         errors: what went wrong, one sentence each.
         workspace: where the files are, if they were kept.
     """
@@ -101,11 +102,12 @@ class Outcome:
     degraded: tuple[str, ...]
     errors: tuple[str, ...]
     workspace: str | None = None
+    refused: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
         """Whether the exit status must be 1."""
-        return bool(self.errors) or self.verified is False
+        return bool(self.errors) or self.verified is False or bool(self.refused)
 
     def to_json(self, trace: str) -> dict[str, object]:
         """Return the object of `replay --json`; `trace` is what was replayed, as given."""

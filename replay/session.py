@@ -16,7 +16,7 @@ from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared, prepare, steady_files
 from iotrace.replay.result import Outcome, RecordedSummary, Repetition
 from iotrace.replay.schedule import Schedule, schedule
-from iotrace.replay.suitability import fit_to_target, surprises, warm_reads
+from iotrace.replay.suitability import cached_direct, fit_to_target, surprises, warm_reads
 from iotrace.replay.target import probe_target
 from iotrace.replay.verify import find_mismatch
 from iotrace.replay.workspace import Workspace
@@ -66,8 +66,7 @@ def replay(
                     f"the replay stopped: {error.strerror or error}; look at {options.root}"
                 ) from error
     outcome = replace(outcome, degraded=degraded + outcome.degraded)
-    if options.strict and outcome.degraded:
-        raise ReplayError(f"{outcome.degraded[0]}; leave out --strict to replay all the same")
+    _refuse_if_strict(options, outcome.degraded)
     return outcome
 
 
@@ -127,13 +126,15 @@ def _replay(
     progress: Progress,
 ) -> Outcome:
     target = probe_target(workspace.path)
-    plan, degraded = fit_to_target(plan, target)
-    if not options.warm:
-        degraded += warm_reads(plan, target)
+    plan, refused = fit_to_target(plan, target)
+    degraded = refused if options.warm else refused + warm_reads(plan, target)
+    _refuse_if_strict(options, degraded)
     workspace.check_space(plan)
     session = _Session(plan, options, executor, tape, workspace, steady_files(plan))
     repetitions, errors = _timed_runs(session, progress)
-    degraded += tuple(surprises(plan, repetitions[-1], workspace.fd, target))
+    uncached = cached_direct(plan, workspace.fd, target)
+    refused += uncached
+    degraded += uncached + tuple(surprises(repetitions[-1], target))
     verified = None
     if options.verify:
         progress("verify", 0, 1)
@@ -142,7 +143,14 @@ def _replay(
         errors += (f"not verified: {mismatch}",) if mismatch else ()
         progress("verify", 1, 1)
     kept = str(workspace.path) if options.keep else None
-    return Outcome(plan, recorded, executor.name, repetitions, verified, degraded, errors, kept)
+    return Outcome(
+        plan, recorded, executor.name, repetitions, verified, degraded, errors, kept, refused
+    )
+
+
+def _refuse_if_strict(options: ReplayOptions, degraded: tuple[str, ...]) -> None:
+    if options.strict and degraded:
+        raise ReplayError(f"{degraded[0]}; leave out --strict to replay all the same")
 
 
 def _timed_runs(

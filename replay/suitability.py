@@ -58,7 +58,7 @@ def warm_reads(plan: Plan, target: Target) -> tuple[str, ...]:
     return (f"reads are warm: {target.file_system} does not let go of cached pages",)
 
 
-def surprises(plan: Plan, one: Repetition, root_fd: int, target: Target) -> Iterator[str]:
+def surprises(one: Repetition, target: Target) -> Iterator[str]:
     """Yield what a run did otherwise than asked, as measured after it."""
     prepared = one.prepared
     if target.evicts and prepared.resident_bytes > _TOLERATED_SHARE * prepared.size_bytes:
@@ -72,21 +72,26 @@ def surprises(plan: Plan, one: Repetition, root_fd: int, target: Target) -> Iter
             f"queue depth not reached: at most {report.in_flight_limit} of "
             f"{report.in_flight_wanted} requests were in flight"
         )
+
+
+def cached_direct(plan: Plan, root_fd: int, target: Target) -> tuple[str, ...]:
+    """Return in words that direct writes went through the page cache, if they did."""
     writes = plan.requests["op"] == Op.WRITE
     data = np.isin(plan.requests["op"], DATA_OPS)
     direct = direct_requests(plan)
     if not (writes & direct).any() or not target.direct_is_effective:
-        return
+        return ()
     files = np.unique(plan.requests["file"][writes & direct])
     others = data & ~direct & np.isin(plan.requests["file"], files)
     cached = sum(_cached(plan, file, root_fd) for file in files.tolist())
     written = int(plan.requests["length"][writes & direct].sum())
     allowed = _reach_bytes(plan.requests[others]) + _TOLERATED_SHARE * written
-    if cached > allowed:
-        yield (
-            f"direct I/O not effective: {cached} bytes of the files are in the page cache, "
-            f"{int(allowed)} at most were to be expected"
-        )
+    if cached <= allowed:
+        return ()
+    return (
+        f"direct I/O not effective: {cached} bytes of the files are in the page cache, "
+        f"{int(allowed)} at most were to be expected",
+    )
 
 
 def _cached(plan: Plan, file: int, root_fd: int) -> int:

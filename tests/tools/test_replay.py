@@ -269,7 +269,7 @@ def test_strict_turns_a_degradation_into_a_failure(small_trace: Path, small_disk
     subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
     asked = ("replay", small_trace, "--root", small_disk, "--coalesce", "--direct")
     degraded = iotrace(*asked)
-    assert degraded.returncode == 0, degraded.stderr
+    assert degraded.returncode == 1, degraded.stderr
     assert degraded.stdout.index("DEGRADED") < degraded.stdout.index("latency")
     assert_one_line_error(iotrace(*asked, "--strict"), 1, "--strict")
     assert list(small_disk.iterdir()) == []

@@ -18,7 +18,7 @@ from iotrace.tools.comparison import Setting, print_outcome, recorded_latency_us
 from iotrace.tools.output import STDOUT, check_json, check_output, save_trace, write_json
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal
-from iotrace.tools.shape import COALESCE_BYTES, Shape, transforms
+from iotrace.tools.shape import COALESCE_BYTES, RESHAPED_QUEUE_DEPTH, Shape, transforms
 from iotrace.tools.sizes import parse_size
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
@@ -130,11 +130,15 @@ def replay(
         typer.Option(help="What runs the requests.", rich_help_panel=_RUN),
     ] = ExecutorName.IO_URING,
     queue_depth: Annotated[
-        int,
+        int | None,
         typer.Option(
-            metavar="N", min=1, help="Requests in flight per stream.", rich_help_panel=_RUN
+            metavar="N",
+            min=1,
+            help="Requests in flight per stream.",
+            show_default=f"1 as recorded, {RESHAPED_QUEUE_DEPTH} when requests are changed",
+            rich_help_panel=_RUN,
         ),
-    ] = 1,
+    ] = None,
     repeat: Annotated[
         int,
         typer.Option(metavar="N", min=1, help="Runs, after a warm-up.", rich_help_panel=_RUN),
@@ -204,7 +208,8 @@ def replay(
     """Replay a trace and compare with the recording.
 
     Unchanged, a replay issues exactly the recorded requests. Options reshape them first. Ends
-    with status 1 when a request failed or a byte is not where it belongs.
+    with status 1 when a request failed, was not carried out as asked (--direct where there is no
+    direct I/O), or a byte is not where it belongs.
 
     \b
     Examples:
@@ -223,7 +228,7 @@ def replay(
     )
     options = ReplayOptions(
         executor="null" if dry_run else executor.value,
-        queue_depth=queue_depth,
+        queue_depth=queue_depth or shape.queue_depth,
         repeat=repeat,
         warmup=1 if repeat > 1 and not dry_run else 0,
         verify=verify,
@@ -248,7 +253,7 @@ def replay(
     if json_to != STDOUT:
         dry = options.executor == "null"
         missing = tuple(recording.metadata.completeness.problems())
-        setting = Setting(trace, str(root.resolve()), queue_depth, not warm, dry, missing)
+        setting = Setting(trace, str(root.resolve()), options.queue_depth, not warm, dry, missing)
         print_outcome(Terminal(), outcome, setting, recorded_latency_us(recording))
     if json_to is not None:
         write_json(outcome.to_json(trace), json_to)
