@@ -127,11 +127,18 @@ def test_no_row_is_of_an_archive_in_memory(cases: EngineJob) -> None:
 
 
 def test_cases_are_what_the_kernel_saw(cases: EngineJob) -> None:
-    """Calls and bytes per file equal strace's; uuids make no difference to lengths."""
-    seen = kernel_calls(cases, "dcp_cases.py")
+    """Calls and bytes per file equal strace's; uuids make no difference to lengths.
+
+    Only the metadata of several writer threads differs from run to run, by the order in which
+    they finish: there the calls are compared, not the bytes.
+    """
+    seen, calls = kernel_calls(cases, "dcp_cases.py"), cases.calls()
 
     assert len(seen) > 20
-    assert cases.calls() == seen
+    for path in ("threads/.metadata.tmp", "threads/.metadata"):
+        ours, kernels = calls.pop(path), seen.pop(path)
+        assert (ours.reads, ours.writes) == (kernels.reads, kernels.writes)
+    assert calls == seen
 
 
 def test_two_thousand_tensors_are_three_writes_each(tmp_path: Path) -> None:
