@@ -118,7 +118,7 @@ def recorded_requests(trace: Trace) -> Recorded:
         path=path[row],
         target=target[row],
         offset=offset[row].clip(0),
-        length=np.maximum(length[row], np.where(data[row], moved[row], 0)).clip(0),
+        length=_asked(length, moved, data)[row],
         moved=np.where(data[row], moved[row], 0),
         flags=np.where(trace.valid("flags"), trace.ints("flags"), NULL)[row],
         start_ns=trace.ints("start_ns")[row],
@@ -157,6 +157,16 @@ def _notes(trace: Trace, left_out: dict[str, Mask], op: Ints, succeeded: Mask) -
     return tuple(counted)
 
 
+def _asked(length: Ints, moved: Ints, data: Mask) -> Ints:
+    """Return the bytes asked for; what moved where more was asked than a file can hold.
+
+    cp and cat ask copy_file_range for 2^63 bytes and mean all there are.
+    """
+    unbounded = data & (length > MAX_OFFSET_BYTES)
+    asked = np.maximum(length, np.where(data, moved, 0)).clip(0)
+    return np.where(unbounded & (moved >= 0), moved.clip(0), asked)
+
+
 def _check_numbers(recorded: Recorded) -> None:
     for name in ("offset", "length"):
         values = getattr(recorded, name)
@@ -164,11 +174,11 @@ def _check_numbers(recorded: Recorded) -> None:
         if len(bad):
             raise PlanError(
                 f"row {recorded.row[bad[0]]} has {name} {values[bad[0]]}, more than a file can "
-                "hold; run `iotrace check` on the trace"
+                "hold; the trace is damaged"
             )
     data = np.isin(recorded.op, DATA_OPS)
     if recorded.length[data].astype(np.float64).sum() > MAX_OFFSET_BYTES:
-        raise PlanError("the reads and writes move more than 2 EiB; run `iotrace check`")
+        raise PlanError("the reads and writes move more than 2 EiB; the trace is damaged")
 
 
 def is_directory_open(recorded: Recorded) -> Mask:

@@ -65,7 +65,7 @@ def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str]]:
     columns["phase"] = np.where(saves[row], int(Phase.SAVE), int(Phase.LOAD))
     for name in ("offset", "length"):
         if columns[name].max() > MAX_OFFSET_BYTES // 2:
-            raise PlanError(f"a tensor has {name} {columns[name].max()}; run `iotrace check`")
+            raise PlanError(f"a tensor has {name} {columns[name].max()}; the trace is damaged")
     return columns, names
 
 

@@ -78,7 +78,7 @@ class Workspace:
         if needed_bytes > free_bytes:
             raise PlanError(
                 f"the replay needs {needed_bytes} bytes in {self._root} and {free_bytes} are "
-                "free; choose another place with --root, or less with --op or --steps"
+                "free; choose another place with --root, or half of it with --op"
             )
 
     def make_directories(self, plan: Plan) -> None:

@@ -89,8 +89,10 @@ def _no_errno(trace: Trace) -> Mask:
 
 
 def _tensor_without_extent(trace: Trace) -> Mask:
-    known = trace.valid("path") & trace.valid("offset") & trace.valid("length")
-    return trace.row_mask(layer="tensor") & ~known
+    """A tensor pickled to memory has no path, and one without bytes no offset."""
+    placed = trace.valid("path") & (trace.ints("length", null=1) > 0)
+    known = trace.valid("offset") & trace.valid("length")
+    return trace.row_mask(layer="tensor") & placed & ~known
 
 
 def _path_not_absolute(trace: Trace) -> Mask:

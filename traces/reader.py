@@ -112,7 +112,7 @@ def _metadata(file: pq.ParquetFile, path: str) -> Metadata:
     stored = (file.metadata.metadata or {}).get(METADATA_KEY)
     if stored is None:
         raise TraceFormatError(
-            f"{path} is a Parquet file but not a trace; `iotrace convert` imports other formats"
+            f"{path} is a Parquet file but not a trace; `iotrace capture` writes one"
         )
     try:
         return Metadata.from_json(stored)

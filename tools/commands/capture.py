@@ -12,7 +12,7 @@ import typer
 from iotrace.capture import session
 from iotrace.tools.output import check_output
 from iotrace.tools.render import format_bytes, format_rate, plural, printable
-from iotrace.traces.errors import CaptureError
+from iotrace.traces.errors import CaptureError, OutputExistsError
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.writer import write_trace
@@ -98,13 +98,16 @@ def capture(
         exclude=tuple(exclude or ()),
         everything=everything,
     )
+    raw_logs = options.raw_dir
     try:
         captured = session.capture(command, options)
+        raw_logs = captured.raw_dir
         write_trace(captured.trace, output, force=force)
-    except OSError as error:
+    except (OSError, OutputExistsError) as error:
+        cause = getattr(error, "strerror", None) or error
         raise TraceNotWrittenError(
-            f"the job has run, but its trace cannot be written: {error.strerror or error}; "
-            f"finish with `iotrace recover {shlex.quote(str(options.raw_dir))} -o FILE`"
+            f"the job has run, but its trace cannot be written: {cause}; "
+            f"finish with `iotrace recover {shlex.quote(str(raw_logs))} -o FILE`"
         ) from error
     if not keep_raw:
         session.remove_raw_dir(captured.raw_dir)
