@@ -32,6 +32,18 @@ def test_a_good_trace_has_no_problems() -> None:
     assert check_trace(small_trace(2, METADATA, **good_columns())) == []
 
 
+def test_a_tensor_pickled_to_memory_has_no_place() -> None:
+    """torch.save to a BytesIO writes tensors to no file; that is no contradiction."""
+    columns = {
+        **good_columns(),
+        "layer": Strings.of(["request", "tensor"]),
+        "op": Strings.of(["write", "save"]),
+        "path": Strings.of(["/d/x", None]),
+        "offset": Ints(np.array([0, 0]), np.array([True, False])),
+    }
+    assert not any("tensor" in found for found in check_trace(small_trace(2, METADATA, **columns)))
+
+
 def test_a_good_tensor_row_has_no_problems() -> None:
     tensor = {
         "layer": Strings.constant("tensor", 2),
@@ -72,7 +84,7 @@ def test_a_good_tensor_row_has_no_problems() -> None:
             {
                 "layer": Strings.of(["request", "tensor"]),
                 "op": Strings.of(["write", "load"]),
-                "path": Strings.of(["/d/x", None]),
+                "offset": Ints(np.array([0, 0]), np.array([True, False])),
             },
             "row 1): a tensor without its place",
         ),
