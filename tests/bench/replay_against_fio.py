@@ -202,7 +202,13 @@ def table_row(comparison: Comparison) -> str:
 def main() -> None:
     """Run the comparisons asked for and print them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("directory", type=Path, help="folder on the device to measure")
+    parser.add_argument(
+        "directory",
+        type=Path,
+        nargs="?",
+        default=Path(),
+        help="folder on the device to measure (default: this one)",
+    )
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--depth", type=int, default=32, help="queue depth")
     parser.add_argument(
