@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import mmap
 import os
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from iotrace.capture.preload import LIBRARY
@@ -15,7 +16,13 @@ from iotrace.capture.rawlog import SUFFIX
 from iotrace.traces.errors import CaptureError
 
 DESCRIPTION = "capture.json"
+# A log's header and its first chunk, see csrc/record.h: less room and a job would have no log.
+FIRST_LOG_BYTES = 2 * 65536
 SHARED_MEMORY = Path("/dev/shm")
+
+
+class RawDirInUseError(CaptureError):
+    """The folder belongs to another capture: it is not ours to remove."""
 
 
 def make_raw_dir(wanted: Path) -> tuple[Path, list[str]]:
@@ -27,6 +34,10 @@ def make_raw_dir(wanted: Path) -> tuple[Path, list[str]]:
         CaptureError: the folder holds the logs of an earlier capture, or cannot be made.
     """
     wanted = wanted.absolute()
+    if is_claimed(wanted):
+        raise CaptureError(
+            f"another capture keeps its raw logs in {wanted}; name another -o or --raw-dir"
+        )
     if next(wanted.glob(f"*{SUFFIX}"), None):
         raise CaptureError(
             f"{wanted} holds the raw logs of an earlier capture; make a trace of them with "
@@ -63,11 +74,45 @@ def try_folder(folder: Path) -> str | None:
 def try_log(folder: Path) -> None:
     """Write to a file of a folder as the preload library does."""
     with tempfile.NamedTemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, mmap.PAGESIZE)
+        os.posix_fallocate(file.fileno(), 0, FIRST_LOG_BYTES)
         with mmap.mmap(file.fileno(), mmap.PAGESIZE, mmap.MAP_SHARED) as shared:
             shared[:1] = b"x"
         if os.pread(file.fileno(), 1, 0) != b"x":
             raise OSError(None, "a mapping is not what the file is")
+
+
+@contextmanager
+def claimed(raw_dir: Path) -> Iterator[None]:
+    """Hold a folder of raw logs for one capture; a capture that is killed lets go of it.
+
+    Raises:
+        CaptureError: another capture holds it.
+    """
+    with (raw_dir / DESCRIPTION).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RawDirInUseError(
+                f"another capture keeps its raw logs in {raw_dir}; name another -o or --raw-dir"
+            ) from None
+        yield
+
+
+def is_claimed(raw_dir: Path) -> bool:
+    """Return whether a running capture holds a folder of raw logs."""
+    try:
+        with (raw_dir / DESCRIPTION).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no such file, or no locks here
+        return False
+    return False
+
+
+def is_whole(raw_dir: Path) -> bool:
+    """Return whether the folder of raw logs is as the capture made it."""
+    return (raw_dir / DESCRIPTION).exists()
 
 
 def write_command(raw_dir: Path, command: Sequence[str]) -> None:

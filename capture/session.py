@@ -5,14 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iotrace.capture.collector import collect, tool_version
 from iotrace.capture.launcher import run
 from iotrace.capture.preload import job_environment, library_path
 from iotrace.capture.program import find_program, warnings_about
-from iotrace.capture.rawdir import make_raw_dir, read_command, remove_raw_dir, write_command
+from iotrace.capture.rawdir import (
+    RawDirInUseError,
+    claimed,
+    is_whole,
+    make_raw_dir,
+    read_command,
+    remove_raw_dir,
+    write_command,
+)
 from iotrace.capture.rawlog import SUFFIX
 from iotrace.capture.scope import Scope
 from iotrace.traces.errors import CaptureError
@@ -71,17 +79,22 @@ def capture(command: Sequence[str], options: CaptureOptions) -> Captured:
     library_path()
     raw_dir, notes = make_raw_dir(options.raw_dir)
     try:
-        write_command(raw_dir, command)
-        environ = job_environment(os.environ, raw_dir, scope, options.log_limit_bytes)
-        status = run(program, command, environ)
+        with claimed(raw_dir):
+            write_command(raw_dir, command)
+            environ = job_environment(os.environ, raw_dir, scope, options.log_limit_bytes)
+            status = run(program, command, environ)
+            unseen = [*warnings_about(program), *_lost_logs(raw_dir)]
     except OSError as error:
         remove_raw_dir(raw_dir)
         raise CaptureError(f"cannot write to {raw_dir}: {error.strerror}; free space") from None
+    except RawDirInUseError:
+        raise
     except CaptureError:
         remove_raw_dir(raw_dir)
         raise
-    trace = with_history(collect(raw_dir, command), "capture")
-    return Captured(status, trace, (*notes, *warnings_about(program)), raw_dir)
+    raw_dir.mkdir(parents=True, exist_ok=True)  # a job may have removed it
+    trace = with_problems(collect(raw_dir, command), unseen)
+    return Captured(status, with_history(trace, "capture"), (*notes, *unseen), raw_dir)
 
 
 def recover(raw_dir: Path) -> Trace:
@@ -93,6 +106,21 @@ def recover(raw_dir: Path) -> Trace:
     if not raw_dir.is_dir() or next(raw_dir.glob(f"*{SUFFIX}"), None) is None:
         raise CaptureError(f"no raw logs in {raw_dir}; name the folder with the *{SUFFIX} files")
     return with_history(collect(raw_dir, read_command(raw_dir)), "recover")
+
+
+def _lost_logs(raw_dir: Path) -> list[str]:
+    if is_whole(raw_dir):
+        return []
+    return [f"the job removed the raw logs in {raw_dir}; keep them elsewhere with --raw-dir"]
+
+
+def with_problems(trace: Trace, problems: Sequence[str]) -> Trace:
+    """Return a trace that says what else it is known not to hold."""
+    completeness = trace.metadata.completeness
+    notes = (*completeness.notes, *problems)
+    return trace.with_metadata(
+        replace(trace.metadata, completeness=replace(completeness, notes=notes))
+    )
 
 
 def with_history(trace: Trace, action: str) -> Trace:
