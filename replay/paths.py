@@ -7,6 +7,7 @@ from iotrace.traces.errors import PlanError
 COMPONENT_MAX_BYTES = 255  # NAME_MAX of every file system in use
 # PATH_MAX is 4096; openat2 takes the name relative to the root, with its final NUL.
 PATH_MAX_BYTES = 4095
+DEPTH_MAX = 256  # folders are removed one inside the other
 
 
 def rebase(path: str) -> str:
@@ -36,6 +37,8 @@ def _problem(path: str, parts: list[str]) -> str:
         return "holds a NUL byte"
     if max(len(os.fsencode(part)) for part in parts) > COMPONENT_MAX_BYTES:
         return f"has a component of more than {COMPONENT_MAX_BYTES} bytes"
+    if len(parts) > DEPTH_MAX:
+        return f"is more than {DEPTH_MAX} folders deep"
     if len(os.fsencode("/".join(parts))) > PATH_MAX_BYTES:
         return f"has more than {PATH_MAX_BYTES} bytes"
     return ""

@@ -125,11 +125,11 @@ def _replay(
     workspace: Workspace,
     progress: Progress,
 ) -> Outcome:
+    workspace.check_space(plan)
     target = probe_target(workspace.path)
     plan, refused = fit_to_target(plan, target)
     degraded = refused if options.warm else refused + warm_reads(plan, target)
     _refuse_if_strict(options, degraded)
-    workspace.check_space(plan)
     session = _Session(plan, options, executor, tape, workspace, steady_files(plan))
     repetitions, errors = _timed_runs(session, progress)
     uncached = cached_direct(plan, workspace.fd, target)

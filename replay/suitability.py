@@ -104,6 +104,8 @@ def _cached(plan: Plan, file: int, root_fd: int) -> int:
         return 0
     try:
         return resident_bytes(fd)
+    except OSError:  # a folder took the name
+        return 0
     finally:
         os.close(fd)
 

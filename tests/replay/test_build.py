@@ -7,6 +7,7 @@ import pytest
 
 from iotrace.replay.build import plan_from_trace
 from iotrace.replay.job import Op
+from iotrace.replay.paths import rebase
 from iotrace.replay.pieces import HOLE
 from iotrace.replay.plan import Plan
 from iotrace.replay.sketch import listing, sketch, sketch_trace
@@ -30,6 +31,21 @@ close run/model
 
 def notes(plan: Plan) -> list[str]:
     return [str(note) for note in plan.notes]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/".join("d" * 300), "folders deep"),
+        ("/a/../b", "climbs out"),
+        ("/" + "n" * 256, "component"),
+        ("/", "names no file"),
+    ],
+)
+def test_names_that_cannot_be_made_and_removed_are_refused(path: str, words: str) -> None:
+    """A name may come from a stranger; a workspace must be removable to its last folder."""
+    with pytest.raises(PlanError, match=words):
+        rebase(path)
 
 
 def test_the_plan_holds_the_recorded_requests_in_order() -> None:

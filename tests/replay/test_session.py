@@ -278,6 +278,14 @@ def test_direct_io_stays_out_of_the_page_cache(tmp_path: Path) -> None:
         os.close(fd)
 
 
+def test_a_folder_where_a_file_should_be_is_the_error_that_is_told(tmp_path: Path) -> None:
+    """What is measured after a failed run must not hide why it failed."""
+    plan = sketch("mkdir a\nopen a w+create\nwrite a 0 8192\nclose a")
+    outcome = run(Direct()(plan), tmp_path)
+    assert outcome.failed
+    assert any("open" in error and "directory" in error.lower() for error in outcome.errors)
+
+
 def test_direct_io_that_has_no_effect_is_said(memory: Path) -> None:
     """tmpfs takes O_DIRECT and uses memory all the same."""
     outcome = run(Direct()(sketch(SAVE_AND_LOAD)), memory, verify=True)

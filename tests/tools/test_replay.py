@@ -203,6 +203,20 @@ def test_a_disk_that_is_too_small_is_refused(small_trace: Path, small_disk: Path
     assert list(small_disk.iterdir()) == []
 
 
+def test_a_disk_without_any_room_is_refused(small_trace: Path, small_disk: Path) -> None:
+    """Room is looked at before anything is tried in the folder."""
+    (small_disk / "ballast").write_bytes(bytes(512 << 10))
+    assert_refused(small_disk, 2, small_trace, words="free")
+    assert [path.name for path in small_disk.iterdir()] == ["ballast"]
+
+
+def test_a_result_does_not_replace_its_recording(small_trace: Path, root: Path) -> None:
+    """--force is for old results; the recording cannot be made again."""
+    before = small_trace.read_bytes()
+    assert_refused(root, 2, small_trace, "-o", small_trace, "--force", words="recording")
+    assert small_trace.read_bytes() == before
+
+
 def test_a_result_that_does_not_fit_the_disk_costs_no_figures(
     small_trace: Path, root: Path, small_disk: Path
 ) -> None:

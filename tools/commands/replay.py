@@ -240,6 +240,8 @@ def replay(
     _refuse_contradictions(shape, options, dry_run)
     if output is not None:
         check_output(output, force=force)
+        if output.exists() and Path(trace).exists() and output.samefile(trace):
+            raise PlanError(f"{output} is the recording itself; name another file with -o")
     check_json(json_to, force=force)
 
     recording = read_trace(trace)
