@@ -17,8 +17,6 @@ from iotrace.replay.transforms.split import Split
 from iotrace.traces.errors import PlanError
 
 COALESCE_BYTES = 8 << 20
-# Recorded requests came one at a time; what replaces them need not wait for each other.
-RESHAPED_QUEUE_DEPTH = 16
 _LEAST_BLOCK_BYTES = 4096  # devices that take 512 still work in 4 KiB inside
 
 Transform = Callable[[Plan], Plan]
@@ -50,11 +48,6 @@ class Shape:
     def is_recorded(self) -> bool:
         """Whether nothing but the choice of ops differs from the recording."""
         return self == Shape(op=self.op)
-
-    @property
-    def queue_depth(self) -> int:
-        """Requests in flight per stream, unless told otherwise."""
-        return 1 if self.is_recorded else RESHAPED_QUEUE_DEPTH
 
 
 def transforms(shape: Shape, root: Path | None) -> list[Transform]:

@@ -18,7 +18,7 @@ from iotrace.tools.comparison import Setting, print_outcome, recorded_latency_us
 from iotrace.tools.output import STDOUT, check_json, check_output, save_trace, write_json
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal
-from iotrace.tools.shape import COALESCE_BYTES, RESHAPED_QUEUE_DEPTH, Shape, transforms
+from iotrace.tools.shape import COALESCE_BYTES, Shape, transforms
 from iotrace.tools.sizes import parse_size
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
@@ -130,15 +130,11 @@ def replay(
         typer.Option(help="What runs the requests.", rich_help_panel=_RUN),
     ] = ExecutorName.IO_URING,
     queue_depth: Annotated[
-        int | None,
+        int,
         typer.Option(
-            metavar="N",
-            min=1,
-            help="Requests in flight per stream.",
-            show_default=f"1 as recorded, {RESHAPED_QUEUE_DEPTH} when requests are changed",
-            rich_help_panel=_RUN,
+            metavar="N", min=1, help="Requests in flight per stream.", rich_help_panel=_RUN
         ),
-    ] = None,
+    ] = 1,
     repeat: Annotated[
         int,
         typer.Option(metavar="N", min=1, help="Runs, after a warm-up.", rich_help_panel=_RUN),
@@ -228,7 +224,7 @@ def replay(
     )
     options = ReplayOptions(
         executor="null" if dry_run else executor.value,
-        queue_depth=queue_depth or shape.queue_depth,
+        queue_depth=queue_depth,
         repeat=repeat,
         warmup=1 if repeat > 1 and not dry_run else 0,
         verify=verify,
