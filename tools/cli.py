@@ -29,6 +29,15 @@ from iotrace.traces.errors import IotraceError
 PROGRAM = "iotrace"
 DISTRIBUTION = "iotrace-toolkit"
 
+# In the order of the help.
+VERBS: tuple[Callable[..., int | None], ...] = (
+    capture,
+    recover,
+    show,
+    replay,
+    doctor,
+)
+
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 _EXIT_SIGNALLED = 128
@@ -83,11 +92,10 @@ def build_app() -> typer.Typer:
     ) -> None:
         pass
 
-    # What follows the job's name belongs to the job, with or without `--` before it.
-    own_options_first = {"allow_interspersed_args": False}
-    app.command(help=help_text(capture), context_settings=own_options_first)(capture)
-    for verb in (recover, show, replay, doctor):
-        app.command(help=help_text(verb))(verb)
+    for verb in VERBS:
+        # What follows a job's name belongs to the job, with or without `--` before it.
+        settings = {"allow_interspersed_args": verb is not capture}
+        app.command(help=help_text(verb), context_settings=settings)(verb)
     return app
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import typer
 
-from iotrace.tools.cli import build_app
+from iotrace.tools import cli
 
 from .command import COLUMNS, IOTRACE, assert_fits, assert_one_line_error, iotrace
 from .conftest import Make
 
-VERBS = ("capture", "recover", "show", "replay", "doctor")
+VERBS = tuple(verb.__name__ for verb in cli.VERBS)
 
 
 def test_the_version_is_one_line() -> None:
@@ -44,7 +44,7 @@ def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
 
 def test_every_option_tells_its_default_and_what_it_does() -> None:
     """Users must not have to run the tool to learn what it does unasked."""
-    verbs = typer.main.get_command(build_app()).commands
+    verbs = typer.main.get_command(cli.build_app()).commands
     assert set(verbs) == set(VERBS)
     options = [
         (verb, option)

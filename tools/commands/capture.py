@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from iotrace.capture import session
+from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
 from iotrace.tools.output import check_output
 from iotrace.tools.render import format_bytes, format_rate, plural, printable
 from iotrace.traces.errors import CaptureError, OutputExistsError
@@ -32,9 +33,7 @@ def capture(
     command: Annotated[
         list[str], typer.Argument(metavar="COMMAND...", help="The job and its arguments, after --.")
     ],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="The trace to write.")
-    ] = Path("trace.parquet"),
+    output: OutputOption = Path("trace.parquet"),
     include: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,10 +75,8 @@ def capture(
             rich_help_panel=_RAW,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")] = False,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Say nothing besides errors.")
-    ] = False,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
 ) -> int:
     """Run COMMAND, record what it does to storage, and end with COMMAND's exit status.
 

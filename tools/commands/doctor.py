@@ -14,6 +14,7 @@ from iotrace.capture.mounts import find_mounts
 from iotrace.capture.preload import library_path
 from iotrace.replay.loop import liburing_version, probe_uring
 from iotrace.replay.target import probe_target
+from iotrace.tools.arguments import ForceOption, JsonOption
 from iotrace.tools.checkup import (
     Check,
     Status,
@@ -42,16 +43,8 @@ def doctor(
     python: Annotated[
         str, typer.Option(metavar="EXE", help="Interpreter of the jobs you will capture.")
     ] = sys.executable,
-    json_to: Annotated[
-        str | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            help="Write the findings as JSON; - is stdout.",
-            show_default="none",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")] = False,
+    json_to: JsonOption = None,
+    force: ForceOption = False,
 ) -> int:
     """Try what a capture and a replay need, and say what works here.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from iotrace.capture import session
+from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
 from iotrace.tools.commands.capture import describe
 from iotrace.tools.output import check_output, save_trace
 
@@ -16,11 +17,9 @@ def recover(
     raw_dir: Annotated[
         Path, typer.Argument(metavar="RAW_DIR", help="Folder that a capture left behind.")
     ],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="The trace to write.")
-    ] = Path("trace.parquet"),
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing on success.")] = False,
+    output: OutputOption = Path("trace.parquet"),
+    force: ForceOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Make a trace of the raw logs of a capture that was killed.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.listing import print_requests, print_tensors, request_rows, tensor_rows
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.overview import FILES_ON_FIRST_SCREEN, look_at, print_files, print_overview
@@ -21,9 +22,7 @@ _LISTS = "Lists instead of the overview"
 
 
 def show(
-    trace: Annotated[
-        str, typer.Argument(metavar="TRACE", help="A trace or a result: file, folder or URI.")
-    ],
+    trace: TraceArgument,
     tensors: Annotated[
         bool,
         typer.Option(
@@ -47,16 +46,8 @@ def show(
             rich_help_panel=_LISTS,
         ),
     ] = None,
-    json_to: Annotated[
-        str | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            help="Write the figures, and the lists asked for, as JSON; - is stdout.",
-            show_default="none",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")] = False,
+    json_to: JsonOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Show what happened: engines, files, sizes, alignment, concurrency, bandwidth, gaps.
 

@@ -1,0 +1,39 @@
+"""Arguments and options that several verbs have, declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from iotrace.tools.sizes import parse_size
+
+TraceArgument = Annotated[
+    str, typer.Argument(metavar="TRACE", help="A trace or a result: file, folder or URI.")
+]
+OutputOption = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FILE", help="The trace to write.")
+]
+JsonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write the figures as JSON; - is stdout.",
+        show_default="none",
+    ),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing besides errors.")]
+
+
+def size_option(*names: str, help: str, default: str) -> Any:
+    """Return an option whose value is written as a size, such as 8MiB.
+
+    Args:
+        names: as typed, or none: the parameter's.
+        help: what it does.
+        default: what holds without it, in words.
+    """
+    return typer.Option(*names, parser=parse_size, metavar="SIZE", help=help, show_default=default)

@@ -1,0 +1,84 @@
+"""The options that say how requests are run, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from typer import Option
+
+from iotrace.replay.options import ReplayOptions
+from iotrace.traces.errors import PlanError
+
+
+class ExecutorName(StrEnum):
+    """What runs the requests."""
+
+    IO_URING = "io_uring"
+    POSIX = "posix"
+    NULL = "null"
+
+
+@dataclass(frozen=True)
+class RunPanel:
+    """How to run the requests."""
+
+    title: ClassVar[str] = "How to run them"
+
+    executor: Annotated[ExecutorName, Option(help="What runs the requests.")] = (
+        ExecutorName.IO_URING
+    )
+    queue_depth: Annotated[
+        int, Option(metavar="N", min=1, help="Requests in flight per stream.")
+    ] = 1
+    repeat: Annotated[int, Option(metavar="N", min=1, help="Runs, after a warm-up.")] = 1
+    warm: Annotated[bool, Option("--warm", help="Leave files in the page cache before reads.")] = (
+        False
+    )
+    verify: Annotated[bool, Option("--verify", help="Prove that every byte is in its place.")] = (
+        False
+    )
+    strict: Annotated[
+        bool, Option("--strict", help="Fail instead of doing something else than asked.")
+    ] = False
+    dry_run: Annotated[bool, Option("--dry-run", help="Plan and count; touch no file.")] = False
+
+
+@dataclass(frozen=True)
+class PlacePanel:
+    """Where to run them, and what stays."""
+
+    title: ClassVar[str] = "Where, and what stays"
+
+    root: Annotated[
+        Path,
+        Option(metavar="DIR", help="Make a fresh directory in DIR and write nothing outside it."),
+    ] = Path(".")
+    keep: Annotated[bool, Option("--keep", help="Leave the replayed files there.")] = False
+
+
+def replay_options(run: RunPanel, place: PlacePanel) -> ReplayOptions:
+    """Return what the options of both panels ask for.
+
+    Raises:
+        PlanError: one of them would be ignored.
+    """
+    dry = run.dry_run or run.executor is ExecutorName.NULL
+    if dry:
+        asked = "--dry-run" if run.dry_run else "--executor null"
+        for given, option in ((run.verify, "--verify"), (place.keep, "--keep")):
+            if given:
+                raise PlanError(f"{asked} writes no files; leave out {option}")
+    return ReplayOptions(
+        executor=ExecutorName.NULL.value if dry else run.executor.value,
+        queue_depth=run.queue_depth,
+        repeat=run.repeat,
+        warmup=1 if run.repeat > 1 and not run.dry_run else 0,
+        verify=run.verify,
+        root=place.root,
+        keep=place.keep,
+        warm=run.warm,
+        strict=run.strict,
+    )

@@ -1,0 +1,91 @@
+"""The options that change the requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from typer import Option
+
+from iotrace.tools.arguments import size_option
+from iotrace.tools.shape import COALESCE_BYTES, Shape
+from iotrace.traces.errors import PlanError
+
+
+class LayerName(StrEnum):
+    """Which rows of the trace become requests."""
+
+    REQUEST = "request"
+    TENSOR = "tensor"
+
+
+class OpName(StrEnum):
+    """Which half of the trace is replayed."""
+
+    WRITE = "write"
+    READ = "read"
+    ALL = "all"
+
+
+@dataclass(frozen=True)
+class ShapePanel:
+    """The options of `Shape`, and the layer it is made of; the order is that of the help."""
+
+    title: ClassVar[str] = "Change the requests"
+
+    coalesce: Annotated[bool, Option("--coalesce", help="Join adjacent requests of a stream.")] = (
+        False
+    )
+    coalesce_size: Annotated[
+        int | None, size_option(help="Join up to this size; implies --coalesce.", default="8MiB")
+    ] = None
+    gather: Annotated[
+        bool,
+        Option("--gather", help="Join by vectored requests instead of a copy into one buffer."),
+    ] = False
+    align: Annotated[
+        bool, Option("--align", help="Move extents to multiples of a block, and pad.")
+    ] = False
+    align_size: Annotated[
+        int | None,
+        size_option(
+            help="The block; implies --align.",
+            default="what the file system asks for, at least 4KiB",
+        ),
+    ] = None
+    split: Annotated[
+        int | None,
+        size_option(help="Cut larger requests to this size.", default="none are cut"),
+    ] = None
+    direct: Annotated[
+        bool | None,
+        Option(
+            "--direct/--buffered",
+            help="Past the page cache with O_DIRECT, or through it.",
+            show_default="as recorded",
+        ),
+    ] = None
+    layer: Annotated[
+        LayerName, Option(help="Replay what reached the system, or one request per tensor.")
+    ] = LayerName.REQUEST
+    op: Annotated[OpName, Option(help="Replay the writes, the reads or both.")] = OpName.ALL
+
+    def shape(self) -> Shape:
+        """Return what the options ask for.
+
+        Raises:
+            PlanError: one of them would be ignored.
+        """
+        shape = Shape(
+            op=self.op.value,
+            coalesce_bytes=self.coalesce_size or (COALESCE_BYTES if self.coalesce else None),
+            gather=self.gather,
+            align=self.align or self.align_size is not None,
+            align_bytes=self.align_size,
+            split_bytes=self.split,
+            direct=self.direct,
+        )
+        if shape.gather and shape.coalesce_bytes is None:
+            raise PlanError("--gather says how to join requests; add --coalesce")
+        return shape
