@@ -20,6 +20,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from iotrace.tools.commands.capture import capture
+from iotrace.tools.commands.convert import convert
 from iotrace.tools.commands.doctor import doctor
 from iotrace.tools.commands.recover import recover
 from iotrace.tools.commands.replay import replay
@@ -35,6 +36,7 @@ VERBS: tuple[Callable[..., int | None], ...] = (
     recover,
     show,
     replay,
+    convert,
     doctor,
 )
 
