@@ -22,7 +22,6 @@ from iotrace.replay.verify import find_mismatch
 from iotrace.replay.workspace import Workspace
 from iotrace.traces.errors import ReplayError
 from iotrace.traces.phases import Phase
-from iotrace.traces.words import plural
 
 Progress = Callable[[str, int, int], None]
 
@@ -187,7 +186,7 @@ def _find_mismatch(session: _Session) -> str | None:
     if report.first_mismatch is None:
         return None
     where = describe_request(plan, int(job.origin[report.first_mismatch]))
-    return f"{plural(report.mismatched_bytes, 'byte')} read wrongly, first in {where}"
+    return f"{report.mismatched_bytes} bytes read differ, first in {where}"
 
 
 def _sync_files(plan: Plan, root_fd: int) -> float:

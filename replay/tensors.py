@@ -27,15 +27,14 @@ def plan_from_tensors(trace: Trace) -> Plan:
     Raises:
         PlanError: the trace holds no tensors, or an extent no file could have.
     """
-    extents, names, notes = _extents(trace)
+    extents, names = _extents(trace)
     extents, shared = _distinct(extents)
     codes, paths = _number_paths(extents["path"], names)
     extents["path"] = codes
     requests, streams = _requests(trace, extents)
     is_new = np.zeros(len(requests), np.bool_)
     content = find_content(requests, requests["length"].copy(), is_new, len(paths))
-    if shared:
-        notes.append(Note("tensors in another's storage, moved with it", shared))
+    notes = (Note("tensors in another's storage, moved with it", shared),) if shared else ()
     relocation = Relocation()
     return Plan(
         files=describe_files(content.requests, paths, content.initial_bytes, relocation),
@@ -48,15 +47,13 @@ def plan_from_tensors(trace: Trace) -> Plan:
     )
 
 
-def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str], list[Note]]:
-    """Return the columns of the tensor rows that have an extent, the texts of `path`, and notes."""
+def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str]]:
+    """Return the columns of the tensor rows that have an extent, and the texts of `path`."""
     codes, names = trace.codes("path")
     saves = trace.row_mask(layer="tensor", op="save")
     chosen = saves | trace.row_mask(layer="tensor", op="load")
     offset, length = trace.ints("offset"), trace.ints("length")
-    placed = (codes >= 0) & (offset >= 0) & (length > 0)
-    notes = _left_out(chosen & ~placed & (length > 0), length)
-    chosen &= placed
+    chosen &= (codes >= 0) & (offset >= 0) & (length > 0)
     row = np.flatnonzero(chosen)
     if not len(row):
         raise PlanError(
@@ -69,14 +66,7 @@ def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str], list[Note]]:
     for name in ("offset", "length"):
         if columns[name].max() > MAX_OFFSET_BYTES // 2:
             raise PlanError(f"a tensor has {name} {columns[name].max()}; the trace is damaged")
-    return columns, names, notes
-
-
-def _left_out(lost: npt.NDArray[np.bool_], length: Ints) -> list[Note]:
-    if not lost.any():
-        return []
-    size_bytes = int(length[lost].clip(max=MAX_OFFSET_BYTES).sum())
-    return [Note("tensors without a place in a file, left out", int(lost.sum()), size_bytes)]
+    return columns, names
 
 
 def _distinct(extents: dict[str, Ints]) -> tuple[dict[str, Ints], int]:
