@@ -1,6 +1,7 @@
 """Names of a trace, moved below the root of a replay. A trace comes from a stranger."""
 
 import os
+import re
 
 from iotrace.traces.errors import PlanError
 
@@ -8,6 +9,8 @@ COMPONENT_MAX_BYTES = 255  # NAME_MAX of every file system in use
 # PATH_MAX is 4096; openat2 takes the name relative to the root, with its final NUL.
 PATH_MAX_BYTES = 4095
 DEPTH_MAX = 256  # folders are removed one inside the other
+# Lone surrogates besides those that os.fsdecode makes of bytes.
+_NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def rebase(path: str) -> str:
@@ -35,6 +38,8 @@ def _problem(path: str, parts: list[str]) -> str:
         return "climbs out of its directory with '..'"
     if "\0" in path:
         return "holds a NUL byte"
+    if _NO_BYTES.search(path):
+        return "holds a character that stands for no bytes"
     if max(len(os.fsencode(part)) for part in parts) > COMPONENT_MAX_BYTES:
         return f"has a component of more than {COMPONENT_MAX_BYTES} bytes"
     if len(parts) > DEPTH_MAX:

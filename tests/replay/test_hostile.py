@@ -22,7 +22,7 @@ NUMBERS = st.one_of(
     st.sampled_from([2**31, 2**40, 2**60, 2**61, 2**62, 2**63 - 1, -(2**63)]),
 )
 SMALL = st.integers(-1, 3)
-PATHS = st.sampled_from([None, "/a", "/a/b", "a", "/c", "/a//b/", "/d/e/f", "/."])
+PATHS = st.sampled_from([None, "/a", "/a/b", "a", "/c", "/a//b/", "/d/e/f", "/.", "/\ud800"])
 
 
 @st.composite
