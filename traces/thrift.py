@@ -34,7 +34,10 @@ class ThriftReader:
         while head := self._byte():
             step, kind = head >> 4, head & 15
             field = field + step if step else self._signed()
-            value = None if kind in (_TRUE, _FALSE) else self._value(kind, wanted.get(field), depth)
+            if kind in (_TRUE, _FALSE):  # a field of truth is its own value
+                value: Any = kind == _TRUE
+            else:
+                value = self._value(kind, wanted.get(field), depth)
             if field in wanted:
                 found[field] = value
         return found
