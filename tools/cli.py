@@ -20,11 +20,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from iotrace.tools.commands.capture import capture
+from iotrace.tools.commands.check import check
 from iotrace.tools.commands.doctor import doctor
 from iotrace.tools.commands.recover import recover
 from iotrace.tools.commands.replay import replay
+from iotrace.tools.commands.share import share
 from iotrace.tools.commands.show import show
-from iotrace.tools.commands.why import why
 from iotrace.traces.errors import IotraceError
 
 PROGRAM = "iotrace"
@@ -35,8 +36,9 @@ VERBS: tuple[Callable[..., int | None], ...] = (
     capture,
     recover,
     show,
-    why,
     replay,
+    share,
+    check,
     doctor,
 )
 

@@ -87,6 +87,18 @@ def write_json(value: dict[str, Any], destination: str) -> None:
         raise OutputError(f"cannot write {destination}: {error.strerror}") from error
 
 
+def save_text(text: str, path: Path) -> None:
+    """Write a text file, whole or not at all.
+
+    Raises:
+        OutputError: the system refused; nothing is left behind.
+    """
+    try:
+        _replace(path, text)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from error
+
+
 def _is_stream(destination: str) -> bool:
     """Is it written as it is, like `-`, /dev/stderr or a named pipe?"""
     path = Path(destination)

@@ -1,0 +1,115 @@
+"""Share a trace and check it, as two sites do."""
+
+import json
+from pathlib import Path
+
+from .command import assert_fits, assert_one_line_error, iotrace
+from .conftest import CHECKPOINT, Make, Row, checkpoint_rows
+
+SECRETS = ("checkpoints", "run-7", "node1", "train.py", "/data")
+
+
+def test_a_shared_trace_and_its_card_say_nothing_of_the_owner(
+    small_trace: Path, tmp_path: Path
+) -> None:
+    """The whole walk: share, prove, compare, replay; and a card that a person reads."""
+    public = tmp_path / "public.parquet"
+    done = iotrace("share", small_trace, "-o", public, "--licence", "CC-BY-4.0")
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert "no leftovers found" in done.stderr
+    assert f"iotrace check {public} --shared" in done.stderr
+    card = (tmp_path / "public.md").read_text()
+    assert "CC-BY-4.0" in card
+    assert not [secret for secret in SECRETS if secret in card]
+
+    proof = iotrace("check", public, "--shared", "--original", small_trace)
+    assert proof.returncode == 0
+    assert "is in any" in proof.stdout
+    assert_fits(proof.stdout)
+    same = iotrace("check", public, "--digest", small_trace)
+    assert same.returncode == 0
+    assert "same work    yes" in same.stdout
+
+    counts = []
+    for trace in (small_trace, public):
+        ran = iotrace("replay", trace, "--coalesce", "--root", tmp_path, "--json", "-")
+        assert ran.returncode == 0
+        figures = json.loads(ran.stdout)
+        counts.append({key: figures[key] for key in ("recorded", "planned")})
+        for times in ("write_seconds", "read_seconds"):
+            counts[-1]["recorded"].pop(times)
+    assert counts[0] == counts[1]
+
+
+def test_the_original_itself_fails_the_proof(small_trace: Path) -> None:
+    """With every reason, and status 1: the trace is good, but not clean."""
+    done = iotrace("check", small_trace, "--shared")
+    assert done.returncode == 1
+    assert CHECKPOINT in done.stdout
+    assert_fits(done.stdout)
+
+
+def test_other_work_fails_the_comparison(small_trace: Path, make_trace: Make) -> None:
+    """Status 1, and both digests to see."""
+    other = make_trace(checkpoint_rows(sizes=(64, 4096, 1 << 20, 101)), "other.parquet")
+    done = iotrace("check", small_trace, other, "--digest")
+    assert done.returncode == 1
+    assert "same work    NO" in done.stdout
+
+
+def test_an_incomplete_trace_is_told_and_fails_only_when_asked(make_trace: Make) -> None:
+    """Incomplete is not malformed: it can be used, with care."""
+    trace = make_trace(problem="3 writes were not seen")
+    done = iotrace("check", trace)
+    assert done.returncode == 0
+    assert "3 writes were not seen" in done.stdout
+    assert iotrace("check", trace, "--strict").returncode == 1
+
+
+def test_a_malformed_trace_fails_with_status_2(make_trace: Make) -> None:
+    """Rows that contradict themselves are bad input."""
+    trace = make_trace([Row("write", offset=-5, length=4, result=4)])
+    done = iotrace("check", trace)
+    assert done.returncode == 2
+    assert "the offset is negative" in done.stdout
+
+
+def test_the_findings_are_one_json_object(small_trace: Path) -> None:
+    """For scripts that accept traces from others."""
+    done = iotrace("check", small_trace, "--digest", "--shared", "--json", "-")
+    found = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert found["malformed"] == []
+    assert found["digest"].startswith("w1:")
+    assert len(found["leftovers"]) > 5
+
+
+def test_a_key_file_links_two_traces(small_trace: Path, tmp_path: Path) -> None:
+    """The same file has one name in both; without the key it has two."""
+    key = tmp_path / "key"
+    key.write_bytes(bytes(range(32)))
+    paths = []
+    for name, options in (("a", ("--key-file", key)), ("b", ("--key-file", key)), ("c", ())):
+        public = tmp_path / f"{name}.parquet"
+        assert iotrace("share", small_trace, "-o", public, *options).returncode == 0
+        shown = json.loads(iotrace("show", public, "--json", "-").stdout)
+        paths.append(shown["files"][0]["path"])
+    assert paths[0] == paths[1] != paths[2]
+
+
+def test_what_cannot_be_shared_is_refused_in_one_line(small_trace: Path, tmp_path: Path) -> None:
+    """Before anything is written."""
+    out = ("-o", tmp_path / "public.parquet")
+    assert_one_line_error(iotrace("share", small_trace, *out, "--step", 9), 2, "no step 9")
+    assert_one_line_error(iotrace("share", small_trace, *out, "--licence", "a b"), 2, "spdx.org")
+    missing = ("--key-file", tmp_path / "none")
+    assert_one_line_error(iotrace("share", small_trace, *out, *missing), 2, "/dev/urandom")
+    (tmp_path / "short").write_bytes(b"x")
+    short = ("--key-file", tmp_path / "short")
+    assert_one_line_error(iotrace("share", small_trace, *out, *short), 2, "16 bytes")
+    assert_one_line_error(iotrace("check", small_trace, small_trace), 2, "--digest")
+    assert_one_line_error(iotrace("check", small_trace, "--original", "x"), 2, "--shared")
+    (tmp_path / "public.md").touch()
+    assert_one_line_error(iotrace("share", small_trace, *out), 2, "public.md", "--force")
+    assert not (tmp_path / "public.parquet").exists()

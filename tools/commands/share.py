@@ -1,0 +1,155 @@
+"""`iotrace share`: a trace that another site may see."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from iotrace.tools.arguments import ForceOption, JsonOption, QuietOption, TraceArgument
+from iotrace.tools.output import (
+    STDOUT,
+    check_json,
+    check_output,
+    save_text,
+    save_trace,
+    write_json,
+)
+from iotrace.tools.panels.panel import with_panels
+from iotrace.tools.render import format_count, plural
+from iotrace.traces.errors import IotraceError
+from iotrace.traces.reader import read_trace
+from iotrace.traces.selection import Selection
+from iotrace.traces.sharing.card import CARD, Card
+from iotrace.traces.sharing.publish import publish
+from iotrace.traces.sharing.share import ShareOptions, read_key
+
+_DISTRIBUTION = "iotrace-toolkit"
+_LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}", re.ASCII)
+
+
+class NamesOption(StrEnum):
+    """What becomes of the tensors' names."""
+
+    KEEP = "keep"
+    KEY = "key"
+
+
+@dataclass(frozen=True)
+class SelectionPanel:
+    """Which part of the trace is shared."""
+
+    title: ClassVar[str] = "Share a part"
+
+    step: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="N", help="Only this checkpoint; may be repeated.", show_default="all"
+        ),
+    ] = None
+    rank: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Only this rank; may be repeated.", show_default="all"),
+    ] = None
+    span: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OP",
+            help="Only what began in spans of this op, such as save; may be repeated.",
+            show_default="all",
+        ),
+    ] = None
+
+    def selection(self) -> Selection:
+        """Return the part."""
+        return Selection(
+            steps=tuple(self.step) if self.step else None,
+            ranks=tuple(self.rank) if self.rank else None,
+            spans=tuple(self.span) if self.span else None,
+        )
+
+
+@with_panels
+def share(
+    trace: TraceArgument,
+    selected: SelectionPanel,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The trace to write; its card goes beside it."
+        ),
+    ] = Path("public.parquet"),
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Key of the pseudonyms: traces under one key can be linked.",
+            show_default="a new key, forgotten at the end",
+        ),
+    ] = None,
+    tensor_names: Annotated[
+        NamesOption, typer.Option(help="Keep the tensors' names, or key them too.")
+    ] = NamesOption.KEEP,
+    licence: Annotated[
+        str,
+        typer.Option(
+            metavar="ID", help="Licence, as SPDX names it.", show_default="none is stated"
+        ),
+    ] = "",
+    json_to: JsonOption = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write a trace that says nothing of where it was made, and its card.
+
+    Every component of a path becomes a pseudonym under a key; numbering, extensions and depth
+    stay. Command, host, user, process ids, addresses and dates are dropped. A replay of the shared
+    trace is the same as of the original. The result is searched for leftovers before it is written.
+
+    \b
+    Examples:
+      iotrace share trace.parquet -o public.parquet --licence CC-BY-4.0
+      iotrace share trace.parquet --tensor-names key --step 3 --rank 0
+      iotrace check public.parquet --shared --original trace.parquet
+    """
+    card_path = output.with_suffix(".md")
+    for path in (output, card_path):
+        check_output(path, force=force)
+    check_json(json_to, force=force)
+    if output.exists() and Path(trace).exists() and output.samefile(trace):
+        raise IotraceError(f"{output} is the original itself; name another file with -o")
+    if licence and not _LICENCE.fullmatch(licence):
+        raise IotraceError(f"{licence!r} is no licence identifier; see https://spdx.org/licenses")
+    options = ShareOptions(
+        key=b"" if key_file is None else read_key(key_file),
+        tensor_names=tensor_names.value,
+        selection=selected.selection(),
+        licence=licence,
+        tool_version=version(_DISTRIBUTION),
+    )
+    original = read_trace(trace)
+    shared = publish(original, options)
+    card = Card.of(shared.metadata)
+    save_trace(shared, output, force=force)
+    save_text(card.to_markdown(output.name), card_path)
+    if json_to is not None:
+        stored: Any = shared.metadata.extra[CARD]
+        write_json(stored, json_to)
+    if not quiet and json_to != STDOUT:
+        _say(card, output, card_path, trace, len(original) - len(shared))
+
+
+def _say(card: Card, output: Path, card_path: Path, original: str, left_out: int) -> None:
+    parts = [plural(card.requests, "request"), plural(card.tensors, "tensor row")]
+    part = f"; {format_count(left_out)} rows left out" if left_out else ""
+    print(f"iotrace: {', '.join(parts)}, no leftovers found{part}", file=sys.stderr)
+    print(f"iotrace: card: {card_path}; digest {card.digest}", file=sys.stderr)
+    check = ["iotrace", "check", str(output), "--shared", "--original", original]
+    print(f"iotrace: next: {shlex.join(check)}", file=sys.stderr)

@@ -1,0 +1,152 @@
+"""The card of a shared trace: what it is, in a JSON object and in Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from iotrace.traces.digest import workload_digest
+from iotrace.traces.metadata import Metadata
+from iotrace.traces.schema import FORMAT_VERSION
+from iotrace.traces.summary import summarize
+from iotrace.traces.trace import Trace
+
+CARD: Final = "card"  # its key in the metadata
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a receiver asks first. Sizes are bytes; lists are sorted."""
+
+    format_version: str
+    digest: str
+    licence: str
+    engines: tuple[str, ...]
+    libraries: dict[str, tuple[str, ...]]
+    requests: int
+    data_requests: int
+    tensors: int
+    files: int
+    bytes_written: int
+    bytes_read: int
+    steps: tuple[int, ...]
+    ranks: int
+    processes: int
+    hosts: tuple[str, ...]
+    file_systems: tuple[str, ...]
+    made_by: tuple[str, ...]
+    selection: str
+    tensor_names: str
+    complete: bool
+    missing: tuple[str, ...]
+
+    @classmethod
+    def of(cls, metadata: Metadata) -> Card:
+        """Return the card in the metadata of a shared trace, which `make_card` made."""
+        stored: Any = metadata.extra[CARD]
+        return cls(**stored)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the card as JSON has it."""
+        tree: dict[str, Any] = asdict(self)
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in tree.items()} | {
+            "libraries": {name: list(versions) for name, versions in self.libraries.items()}
+        }
+
+    def to_markdown(self, title: str) -> str:
+        """Return the card as a page called `title`."""
+        rows = {
+            "engine": ", ".join(self.engines) or "unknown",
+            "versions": ", ".join(f"{n} {' / '.join(v)}" for n, v in self.libraries.items())
+            or "unknown",
+            "scale": f"{_count(self.ranks, 'rank')}, {_count(self.processes, 'process')}, "
+            f"{_count(len(self.steps), 'step')}",
+            "hosts": "; ".join(self.hosts) or "unknown",
+            "file system": ", ".join(self.file_systems) or "unknown",
+            "requests": f"{self.requests:,}, of these {self.data_requests:,} reads and writes",
+            "bytes": f"{self.bytes_written:,} written, {self.bytes_read:,} read",
+            "files": f"{self.files:,}",
+            "tensor rows": f"{self.tensors:,}; names {self.tensor_names}",
+            "how made": ", ".join(self.made_by) or "unknown",
+            "part of it": self.selection or "all",
+            "complete": "yes, nothing is known to be missing" if self.complete else "**no**",
+            "licence": self.licence or "not stated",
+            "format": self.format_version,
+            "digest": f"`{self.digest}`",
+        }
+        lines = [
+            f"# {title}",
+            "",
+            "A trace of checkpoint I/O: read it with `iotrace show`, pandas,",
+        ]
+        lines += ["DuckDB or any Parquet reader.", "", "| | |", "|---|---|"]
+        lines += [f"| {name} | {_cell(value)} |" for name, value in rows.items()]
+        if self.missing:
+            lines += ["", "What is missing:", ""]
+            lines += [f"- {_cell(problem)}" for problem in self.missing]
+        lines += [
+            "",
+            "Paths are pseudonyms, the same for the same name; numbering, extensions and depth are "
+            "real. Times",
+            "count from the first request. `iotrace check --digest` proves that a copy holds this "
+            "workload.",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def make_card(trace: Trace, licence: str, tensor_names: str, selection: str) -> Card:
+    """Return the card of a trace that is shared."""
+    summary = summarize(trace)
+    metadata = trace.metadata
+    return Card(
+        format_version=FORMAT_VERSION,
+        digest=workload_digest(trace),
+        licence=licence,
+        engines=tuple(sorted(summary.engines)),
+        libraries=_libraries(metadata),
+        requests=summary.requests,
+        data_requests=summary.data_requests,
+        tensors=summary.tensors,
+        files=len(summary.files),
+        bytes_written=summary.bytes_written,
+        bytes_read=summary.bytes_read,
+        steps=summary.steps,
+        ranks=max(len(summary.ranks), 1),
+        processes=summary.processes,
+        hosts=tuple(_host(metadata, i) for i in range(len(metadata.hosts))),
+        file_systems=tuple(sorted({m.file_system for m in metadata.mounts if m.file_system})),
+        made_by=tuple(f"{e.action} {e.tool_version}".strip() for e in metadata.history),
+        selection=selection,
+        tensor_names={"keep": "kept", "key": "keyed"}[tensor_names],
+        complete=summary.complete,
+        missing=summary.problems,
+    )
+
+
+def _libraries(metadata: Metadata) -> dict[str, tuple[str, ...]]:
+    found: dict[str, set[str]] = {}
+    for process in metadata.processes:
+        own = {**process.libraries, **({"python": process.python} if process.python else {})}
+        for name, version in own.items():
+            found.setdefault(name, set()).add(version)
+    return {name: tuple(sorted(found[name])) for name in sorted(found)}
+
+
+def _host(metadata: Metadata, place: int) -> str:
+    host = metadata.hosts[place]
+    parts = [
+        f"{host.cores} cores" if host.cores else "",
+        f"{host.memory_bytes / 2**30:.0f} GiB memory" if host.memory_bytes else "",
+        f"Linux {host.kernel}" if host.kernel else "",
+        host.machine,
+    ]
+    return ", ".join(part for part in parts if part) or "unknown"
+
+
+def _count(number: int, noun: str) -> str:
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,292 @@
+"""Prove that a shared trace says nothing of where it was made: look at every text and every byte.
+
+Two proofs. A shared trace may only hold what sharing makes: each text must be a word of the format,
+a public word, or have the form of a pseudonym. And, where the original is at hand, none of its
+strings may be in any byte: of the file as it is, of each page unpacked, of the metadata's texts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from iotrace.traces import metadata as metadata_types
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.location import locate, one_line
+from iotrace.traces.metadata import Host, Metadata
+from iotrace.traces.parquet_pages import chunks, footer, pages, unpack
+from iotrace.traces.schema import (
+    COLUMNS,
+    LAYERS,
+    METADATA_KEY,
+    OPS,
+    TEXT_COLUMNS,
+)
+from iotrace.traces.sharing.card import CARD, Card, make_card
+from iotrace.traces.sharing.clean_metadata import ACTIONS, NOTES, UNSAID, clean_metadata
+from iotrace.traces.sharing.needles import (
+    MIN_BINARY_BYTES,
+    find,
+    needles_of,
+)
+from iotrace.traces.sharing.pseudonyms import Pseudonyms, is_keyed_name, is_keyed_path, is_pseudonym
+from iotrace.traces.sharing.public_words import (
+    COUNTERS,
+    DEVICE,
+    DTYPE,
+    EXTENSIONS,
+    FILE_SYSTEMS,
+    LIBRARIES,
+    MACHINES,
+)
+from iotrace.traces.sharing.share import KEY, KNOWN_WORDS
+from iotrace.traces.trace import Trace
+
+_CREATED_BY = re.compile(rb"parquet-cpp-arrow version \d{1,3}(\.\d{1,3}){1,3}(-SNAPSHOT)?")
+_FORMAT_WORDS = (
+    *("parquet-cpp-arrow version", "schema", "list", "element", "iotrace", "host", "python"),
+    *("keyed", "kept", "processes_left_out", "Linux", "GiB memory", "cores"),
+)
+_MAX_SHOWN = 60  # characters of a leftover
+# What tells a place where no original is at hand to compare with.
+_TELLING = re.compile(
+    rb"/(home|users|root|tmp|scratch|lustre|gpfs|beegfs|mnt|proj|projects|work|data|nfs|var|opt|usr"
+    rb"|export|net)/|site-packages|localhost|[\w.]{2,}@[\w-]{2,}\.[a-z]{2,}|\.(local|internal|lan)\b"
+    rb"|\b(10|127|172|192)(\.\d{1,3}){3}\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that a shared trace should not hold, and where it is."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        """Return a sentence."""
+        text = self.what if len(self.what) <= _MAX_SHOWN else self.what[:_MAX_SHOWN] + "..."
+        return f"{self.where}: {text!r}"
+
+
+def find_leftovers(location: str, shared: Trace, original: Trace | None = None) -> list[Leftover]:
+    """Return what identifies somebody in the shared trace at `location`; empty if nothing does.
+
+    Args:
+        location: of the file.
+        shared: what `read_trace` made of it.
+        original: the trace that it was made of; without it, forms and telling patterns are all
+            that can be looked for.
+    """
+    keyed = _card(shared.metadata).get("tensor_names") == "keyed"
+    kept = () if keyed else _tensor_names(shared)
+    found = [*_columns(shared, keyed), *_metadata_fields(shared)]
+    components: Collection[str] = ()
+    texts: tuple[bytes, ...] = ()
+    if original is not None:
+        needles = needles_of(original, _public(shared.metadata, kept))
+        components, texts = needles.components, needles.texts
+    found += _whole_components(shared, components)
+    for path in locate(location).paths:
+        found += _bytes(location, path, texts)
+    return list(dict.fromkeys(found))
+
+
+def _card(metadata: Metadata) -> dict[str, Any]:
+    card = metadata.extra.get(CARD)
+    return card if isinstance(card, dict) else {}
+
+
+def _tensor_names(trace: Trace) -> tuple[str, ...]:
+    tensors = trace.layer("tensor")
+    return tuple({name for name in tensors.strings("name") if name is not None})
+
+
+def _public(metadata: Metadata, kept: Collection[str]) -> str:
+    """Return all text that a shared trace holds whoever made it."""
+    own = [
+        field.name
+        for kind in vars(metadata_types).values()
+        if is_dataclass(kind) and isinstance(kind, type)
+        for field in fields(kind)
+    ]
+    own += [field.name for field in fields(Card)]
+    own += [*COLUMNS, *LAYERS, *(op for ops in OPS.values() for op in ops)]
+    own += [word for words in KNOWN_WORDS.values() for word in words]
+    own += [*COUNTERS, *EXTENSIONS, *FILE_SYSTEMS, *LIBRARIES, *MACHINES, *ACTIONS]
+    own += [DEVICE.pattern, DTYPE.pattern, NOTES.pattern, UNSAID, *_FORMAT_WORDS, *kept]
+    own += [str(version) for p in metadata.processes for version in p.libraries.values()]
+    return "\0".join(own)
+
+
+def _columns(shared: Trace, keyed: bool) -> Iterator[Leftover]:
+    """Yield the texts in columns that sharing would not have made."""
+    allowed: dict[str, Callable[[str], bool]] = {
+        "path": is_keyed_path,
+        "target": is_keyed_path,
+        "dtype": lambda t: t == "other" or DTYPE.fullmatch(t) is not None,
+        "device": lambda t: t == "other" or DEVICE.fullmatch(t) is not None,
+    }
+    for column in TEXT_COLUMNS:
+        if column == "name":
+            continue
+        words = KNOWN_WORDS.get(column, frozenset())
+        for text in shared.codes(column)[1]:
+            check = allowed.get(column)
+            if not (check(text) if check else text == "other" or text in words):
+                yield Leftover(f"column {column}", text)
+    yield from _names(shared, keyed)
+    if shared.valid("address").any():
+        yield Leftover("column address", "buffer addresses")
+    if len(shared) and int(shared.ints("start_ns").min()) != 0:
+        yield Leftover("column start_ns", "times that do not begin with the first request")
+
+
+def _names(shared: Trace, keyed: bool) -> Iterator[Leftover]:
+    for layer in LAYERS:
+        if layer == "tensor" and not keyed:
+            continue
+        for name in {n for n in shared.layer(layer).strings("name") if n is not None}:
+            is_form = is_keyed_name if layer == "tensor" else is_pseudonym
+            if not (is_form(name) or (layer == "counter" and name in COUNTERS)):
+                yield Leftover(f"column name, layer {layer}", name)
+
+
+def _whole_components(shared: Trace, components: Collection[str]) -> Iterator[Leftover]:
+    paths = [path for column in ("path", "target") for path in shared.codes(column)[1]]
+    paths += [file.path for file in shared.metadata.completeness.files]
+    paths += [mount.path for mount in shared.metadata.mounts]
+    for part in sorted({part for path in paths for part in path.split("/")} & set(components)):
+        yield Leftover("a component of a path of the original", part)
+
+
+class _AsTheyAre(Pseudonyms):
+    """Keeps every name, to see what else cleaning would change."""
+
+    def path(self, path: str) -> str:
+        return path
+
+
+def _metadata_fields(shared: Trace) -> Iterator[Leftover]:
+    """Yield the fields of the metadata that sharing would have changed."""
+    metadata = shared.metadata
+    clean = clean_metadata(metadata, _AsTheyAre(bytes(32)))
+    clean = replace(
+        clean,
+        hosts=tuple(_named_as(a, b) for a, b in zip(clean.hosts, metadata.hosts, strict=True)),
+        extra={},
+    )
+    yield from _differences("metadata", metadata, clean)
+    for file in metadata.completeness.files:
+        if not is_keyed_path(file.path):
+            yield Leftover("metadata.completeness.files.path", file.path)
+    for mount in metadata.mounts:
+        if not is_keyed_path(mount.path):
+            yield Leftover("metadata.mounts.path", mount.path)
+    card = _card(metadata)
+    licence, selection = str(card.get("licence", "")), str(card.get("selection", ""))
+    names = KEY if card.get("tensor_names") == "keyed" else "keep"
+    expected = make_card(shared, licence, names, selection).to_json() if card else {}
+    if not re.fullmatch(r"[A-Za-z0-9.+-]{0,64}", licence):
+        yield Leftover("metadata.card.licence", licence)
+    if not re.fullmatch(r"((step|rank|span)( [a-z0-9]+)+(, )?)*", selection):
+        yield Leftover("metadata.card.selection", selection)
+    for key in metadata.extra.keys() - {CARD}:
+        yield Leftover("metadata", key)
+    for key, value in card.items():
+        if value != expected.get(key):
+            yield Leftover(f"metadata.card.{key}", str(value))
+
+
+def _named_as(clean: Host, stored: Host) -> Host:
+    head, _, word = stored.name.partition("-")
+    is_keyed = head == "host" and is_pseudonym(word)
+    return replace(clean, name=stored.name) if is_keyed else clean
+
+
+def _differences(where: str, stored: object, clean: object) -> Iterator[Leftover]:
+    if stored == clean:
+        return
+    if is_dataclass(stored) and is_dataclass(clean):
+        for field in fields(stored):
+            if not (where == "metadata" and field.name == "extra"):
+                yield from _differences(
+                    f"{where}.{field.name}", getattr(stored, field.name), getattr(clean, field.name)
+                )
+    elif isinstance(stored, tuple) and isinstance(clean, tuple) and len(stored) == len(clean):
+        for a, b in zip(stored, clean, strict=True):
+            yield from _differences(where, a, b)
+    else:
+        yield Leftover(where, str(stored))
+
+
+def _bytes(location: str, path: str, texts: tuple[bytes, ...]) -> Iterator[Leftover]:
+    """Yield what is in the bytes of a file: as they are, unpacked, and outside of the columns."""
+    long = tuple(text for text in texts if len(text) >= MIN_BINARY_BYTES)
+    try:
+        with locate(location).file_system.open_input_file(path) as source:
+            stored = footer(source)
+            yield from _texts_in("the footer and its statistics", stored, texts)
+            size = source.size()
+            step, overlap = 1 << 24, max((*map(len, long), 1))
+            for begin in range(0, size, step):
+                part = source.read_at(min(step + overlap, size - begin), begin)
+                yield from _found("the file as it is", part, long)
+            for chunk in chunks(source):
+                is_text = chunk.column in TEXT_COLUMNS
+                for page in pages(source, chunk):
+                    content = unpack(source, chunk, page)
+                    where = f"a page of column {chunk.column}"
+                    if is_text and page.values == 0:  # a dictionary; other pages hold packed codes
+                        yield from _texts_in(where, content, texts)
+                    else:
+                        yield from _found(where, content, long)
+        yield from _outside_columns(location, path, texts)
+    except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
+        raise TraceFormatError(f"{path} cannot be searched ({one_line(error)})") from error
+
+
+def _outside_columns(location: str, path: str, texts: tuple[bytes, ...]) -> Iterator[Leftover]:
+    with locate(location).file_system.open_input_file(path) as source:
+        described = pq.read_metadata(source)
+    for name in described.schema.names:
+        if name not in (*COLUMNS, "element"):
+            yield Leftover("a column", name)
+    if not _CREATED_BY.fullmatch(described.created_by.encode()):
+        yield Leftover("created_by", described.created_by)
+    for key, value in (described.metadata or {}).items():
+        if key != METADATA_KEY:
+            yield Leftover("a key of the file", key.decode(errors="replace"))
+            continue
+        said = "\0".join(_strings(json.loads(value)))
+        yield from _texts_in("the metadata", said.encode("utf-8", "surrogatepass"), texts)
+
+
+def _strings(tree: Any) -> Iterator[str]:
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield key
+            yield from _strings(value)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from _strings(item)
+    elif isinstance(tree, str):
+        yield tree
+
+
+def _texts_in(where: str, content: bytes, texts: tuple[bytes, ...]) -> Iterator[Leftover]:
+    yield from _found(where, content, texts)
+    for match in _TELLING.finditer(content):
+        yield Leftover(where, match.group().decode(errors="replace"))
+
+
+def _found(where: str, content: bytes, texts: tuple[bytes, ...]) -> Iterator[Leftover]:
+    for text in sorted(find(texts, content)):
+        yield Leftover(where, text.decode(errors="replace"))
