@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from iotrace.capture.processes import has_ended
 from iotrace.capture.rawlog import RawLog
+from iotrace.capture.roster import ENTRY, Program, Roster
+from iotrace.traces.metadata import ProcessCompleteness
+
+ByParent = Mapping[int, Sequence[tuple[Program, ...]]]
 
 
 class Account(NamedTuple):
@@ -20,6 +24,14 @@ class Account(NamedTuple):
     bytes_read: int
     bytes_written: int
 
+    def without(self, bytes_read: int, bytes_written: int) -> Account:
+        """Return what is left when some bytes are taken off."""
+        return Account(
+            self.time_ns,
+            max(0, self.bytes_read - bytes_read),
+            max(0, self.bytes_written - bytes_written),
+        )
+
 
 def account_of(log: RawLog) -> Account | None:
     """Return the last counters in a log, None if its process never came to its end."""
@@ -31,35 +43,65 @@ def account_of(log: RawLog) -> Account | None:
     return Account(int(written["start_ns"]), int(read["result"]), int(written["result"]))
 
 
-def own_accounts(logs: Sequence[RawLog], family: Sequence[RawLog]) -> list[Account | None]:
+def own_accounts(
+    logs: Sequence[RawLog], family: Sequence[RawLog], roster: Roster
+) -> list[Account | None]:
     """Return what each process moved itself; None where that is not known.
-
-    Children without a log cannot be taken off: programs that touched no file in scope.
 
     Args:
         logs: the processes asked for.
         family: all logs of the job, for their children.
+        roster: the processes of this host, for the children that have no log.
     """
     accounts = {log.path: account_of(log) for log in family}
-    return [own_account(log, family, accounts) for log in logs]
+    listed = {program.pid for process in roster.processes for program in process}
+    unlisted = [log for log in family if log.header.pid not in listed]
+    by_parent = roster.by_parent()
+    own = []
+    for log in logs:
+        account = accounts[log.path]
+        if account is not None:
+            since_ns = roster.begin_ns(log.header.pid, log.header.monotonic_ns)
+            account = without_listed(account, log.header.pid, since_ns, by_parent)
+        own.append(without_unlisted(account, log, unlisted, accounts))
+    return own
 
 
-def own_account(
-    log: RawLog, family: Sequence[RawLog], accounts: dict[Path, Account | None]
+def without_listed(
+    account: Account | None, pid: int, since_ns: int, by_parent: ByParent
 ) -> Account | None:
-    """Return an account without the children that ended before it was read."""
-    account = accounts[log.path]
-    if account is None:
-        return None
-    bytes_read, bytes_written = account.bytes_read, account.bytes_written
+    """Return an account without the children of a program that ended before it was read.
+
+    Args:
+        since_ns: when the program began: what an earlier one's children moved is not in it.
+    """
+    for process in by_parent.get(pid, ()):
+        if account is None:
+            return None
+        last = process[-1]
+        if last.ending is None and last.start_ns >= since_ns and not last.is_running:
+            return None  # killed: its bytes are in the account, but how many is not known
+        ends = [p.ending for p in process if p.ending and p.ending.time_ns <= account.time_ns]
+        if ends and ends[-1].time_ns >= since_ns:
+            written = ends[-1].total_written + ENTRY.itemsize  # its last entry comes after
+            account = account.without(ends[-1].total_read, written)
+    return account
+
+
+def without_unlisted(
+    account: Account | None,
+    log: RawLog,
+    family: Sequence[RawLog],
+    accounts: dict[Path, Account | None],
+) -> Account | None:
+    """Return an account without the children that are in no roster: those of another host."""
     for child in children(log, family):
         theirs = accounts[child.path]
-        if theirs is None and has_ended(child.header):
-            return None  # killed: its bytes are in the account, but how many is not known
+        if account is None or (theirs is None and has_ended(child.header)):
+            return None
         if theirs is not None and theirs.time_ns <= account.time_ns:
-            bytes_read -= theirs.bytes_read
-            bytes_written -= theirs.bytes_written
-    return Account(account.time_ns, max(0, bytes_read), max(0, bytes_written))
+            account = account.without(theirs.bytes_read, theirs.bytes_written)
+    return account
 
 
 def children(log: RawLog, family: Sequence[RawLog]) -> Iterator[RawLog]:
@@ -70,3 +112,34 @@ def children(log: RawLog, family: Sequence[RawLog]) -> Iterator[RawLog]:
         started_later = header.pid_start_ticks >= log.header.pid_start_ticks
         if same_host and started_later and header.parent_pid == log.header.pid:
             yield other
+
+
+def unseen_without_log(roster: Roster) -> Iterator[str]:
+    """Yield which processes without a log moved bytes that nothing explains."""
+    by_parent = roster.by_parent()
+    for program in roster.without_log():
+        ending = program.ending
+        if ending is None:
+            continue
+        account: Account | None = Account(
+            ending.time_ns,
+            ending.total_read - ending.base_read,
+            ending.total_written - ending.base_written,
+        )
+        account = without_listed(account, program.pid, program.start_ns, by_parent)
+        if account is None:
+            continue
+        found = ProcessCompleteness(
+            process=-1,
+            kernel_bytes_read=account.bytes_read,
+            kernel_bytes_written=account.bytes_written,
+            other_bytes_read=ending.explained_read,
+            other_bytes_written=ending.explained_written,
+        )
+        who = f"pid {program.pid} ({program.name})"
+        for unseen, verb in (
+            (found.unseen_bytes_written, "wrote"),
+            (found.unseen_bytes_read, "read"),
+        ):
+            if unseen:
+                yield f"{who}, or a program it ran, {verb} {unseen} bytes that were not seen"

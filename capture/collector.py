@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from iotrace.capture.accounts import account_of, own_accounts
+from iotrace.capture.accounts import account_of, own_accounts, unseen_without_log
 from iotrace.capture.clock import Clock
 from iotrace.capture.completeness import (
     Requests,
@@ -25,6 +25,7 @@ from iotrace.capture.mounts import find_mounts
 from iotrace.capture.notes import Notes, read_notes
 from iotrace.capture.processes import describe_process, has_ended, rank_of
 from iotrace.capture.rawlog import SUFFIX, RawLog, read_raw_log
+from iotrace.capture.roster import Roster, read_roster
 from iotrace.capture.rows import (
     CODED_COLUMNS,
     NULLS,
@@ -79,7 +80,9 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
             describe_process(log, boots.index(log.header.boot_id), notes.of_log(place))
             for place, log in enumerate(logs)
         ),
-        completeness=describe_completeness(found, logs, block, context, notes, unreadable),
+        completeness=describe_completeness(
+            found, logs, block, context, notes, unreadable, read_roster(raw_dir, found)
+        ),
     )
     return Trace.from_columns(as_columns(block, context), metadata)
 
@@ -171,21 +174,25 @@ def describe_completeness(
     context: Context,
     notes: Notes,
     unreadable: Sequence[str],
+    roster: Roster,
 ) -> Completeness:
     """Return what is known to be missing from the rows of `block`.
 
     Args:
         found: all logs; what those without rows lost counts as well.
         logs: the logs of the trace's processes, in order.
+        roster: the processes of this host.
     """
+    unlogged = [p.ending for p in roster.without_log() if p.ending]
     requests = Requests(block, context.words)
     written = written_files(requests, context.files)
-    accounts = own_accounts(logs, found)
+    accounts = own_accounts(logs, found, roster)
     processes = tuple(process_completeness(requests, logs, accounts))
     return Completeness(
         files=tuple(file_completeness(requests, written, context.files, boot_id())),
         processes=processes,
-        dropped_records=sum(log.header.outside.dropped_records for log in found),
+        dropped_records=sum(log.header.outside.dropped_records for log in found)
+        + sum(ending.dropped_records for ending in unlogged),
         unknown_descriptors=sum(log.header.outside.unknown_descriptors for log in found),
         unmatched_completions=requests.unfinished()
         + sum(log.header.outside.unmatched_completions for log in found),
@@ -195,6 +202,9 @@ def describe_completeness(
             *unreadable,
             *(f"{log.path.name} is cut: its last records are lost" for log in found if log.is_cut),
             *unfinished_processes(logs),
+            *running_unlogged(roster),
+            *roster.unwatched,
+            *unseen_without_log(roster),
             *unknown_submissions(found),
             *mapped_bytes(requests),
             *lost_names(written, context.files, boot_id()),
@@ -212,6 +222,15 @@ def unfinished_processes(logs: Sequence[RawLog]) -> Iterator[str]:
             yield f"{who} still runs: what it does from now on is not in the trace"
         elif account_of(log) is None:
             yield f"{who} was killed: it may have been in the middle of a request"
+
+
+def running_unlogged(roster: Roster) -> Iterator[str]:
+    """Yield which processes go on that have not touched a file yet."""
+    for program in roster.running():
+        yield (
+            f"pid {program.pid} ({program.name}) still runs: "
+            "what it does from now on is not in the trace"
+        )
 
 
 def unknown_submissions(logs: Sequence[RawLog]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 
-from iotrace.capture.vocabulary import Vocabulary
+from iotrace.traces.vocabulary import Vocabulary
 
 
 class PathTable(Vocabulary[str]):

@@ -81,10 +81,14 @@ def has_ended(header: LogHeader) -> bool:
 
 def is_running(pid: int, start_ticks: int) -> bool:
     """Return whether this process of this boot, not a later one with its pid, still runs."""
+    return start_ticks_of(pid) == start_ticks
+
+
+def start_ticks_of(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since the boot; None if none runs."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
-        return False
+        return None
     fields = stat.rpartition(b")")[2].split()  # the name before it may hold anything
-    state, started = fields[0], int(fields[19])
-    return started == start_ticks and state not in (b"Z", b"X")
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from iotrace.capture.preload import LIBRARY
 from iotrace.capture.rawlog import SUFFIX
+from iotrace.capture.roster import PREFIX as ROSTER_PREFIX
+from iotrace.capture.roster import SUFFIX as ROSTER_SUFFIX
 from iotrace.traces.errors import CaptureError
 
 DESCRIPTION = "capture.json"
@@ -132,7 +134,13 @@ def read_command(raw_dir: Path) -> tuple[str, ...]:
 
 def remove_raw_dir(raw_dir: Path) -> None:
     """Remove raw logs and what capture put beside them; the folder too unless it holds more."""
-    for path in (*raw_dir.glob(f"*{SUFFIX}"), raw_dir / DESCRIPTION, raw_dir / LIBRARY):
+    rosters = raw_dir.glob(f"{ROSTER_PREFIX}*{ROSTER_SUFFIX}")
+    for path in (
+        *raw_dir.glob(f"*{SUFFIX}"),
+        *rosters,
+        raw_dir / DESCRIPTION,
+        raw_dir / LIBRARY,
+    ):
         path.unlink(missing_ok=True)
     with suppress(OSError):
         raw_dir.rmdir()

@@ -16,7 +16,7 @@ from iotrace.capture.names import UNKNOWN
 from iotrace.capture.notes import Note
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.spans import Labelling, Requests, assign
-from iotrace.capture.vocabulary import Vocabulary
+from iotrace.traces.vocabulary import Vocabulary
 
 Block = dict[str, npt.NDArray[Any]]
 

@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iotrace.traces.errors import CaptureError
-
-# What every program reads to get started; `*` also matches `/`. Devices are not listed: the
-# library records regular files and block devices only, and whoever reads a disk means it.
-SYSTEM_GLOBS = (
-    *("/usr/*", "/lib/*", "/lib32/*", "/lib64/*", "/bin/*", "/sbin/*"),
-    *("/etc/*", "/proc/*", "/sys/*", "/run/*"),
-    *("*.so", "*.so.[0-9]*"),
-    *("*/lib/python[0-9].[0-9]*/*", "*/site-packages/*", "*/dist-packages/*"),
-    *("*.py", "*.pyc", "*/pyvenv.cfg", "*/bin/python*", "*.dist-info/*", "*.egg-info/*"),
-    *("*/.git/*", "*/conda-meta/*"),
-)
+from iotrace.traces.scope import SYSTEM_GLOBS
 
 
 @dataclass(frozen=True)

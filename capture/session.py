@@ -22,10 +22,14 @@ from iotrace.capture.rawdir import (
     write_command,
 )
 from iotrace.capture.rawlog import SUFFIX
+from iotrace.capture.roster import read_roster, start_roster
 from iotrace.capture.scope import Scope
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.metadata import HistoryEntry
 from iotrace.traces.trace import Trace
+
+# Of the processes that outlive the first one, most are on their way out.
+STRAGGLERS_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,10 @@ def capture(command: Sequence[str], options: CaptureOptions) -> Captured:
     try:
         with claimed(raw_dir):
             write_command(raw_dir, command)
+            start_roster(raw_dir)
             environ = job_environment(os.environ, raw_dir, scope, options.log_limit_bytes)
             status = run(program, command, environ)
+            wait_for_stragglers(raw_dir)
             unseen = [*warnings_about(program), *_lost_logs(raw_dir)]
     except OSError as error:
         remove_raw_dir(raw_dir)
@@ -106,6 +112,13 @@ def recover(raw_dir: Path) -> Trace:
     if not raw_dir.is_dir() or next(raw_dir.glob(f"*{SUFFIX}"), None) is None:
         raise CaptureError(f"no raw logs in {raw_dir}; name the folder with the *{SUFFIX} files")
     return with_history(collect(raw_dir, read_command(raw_dir)), "recover")
+
+
+def wait_for_stragglers(raw_dir: Path) -> None:
+    """Wait a moment for processes that end with the job, such as Python's resource tracker."""
+    deadline = time.monotonic() + STRAGGLERS_SECONDS
+    while time.monotonic() < deadline and read_roster(raw_dir).running():
+        time.sleep(STRAGGLERS_SECONDS / 20)
 
 
 def _lost_logs(raw_dir: Path) -> list[str]:

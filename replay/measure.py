@@ -13,6 +13,7 @@ from iotrace.replay.pieces import Ints, Rows, is_padding, is_payload, request_in
 from iotrace.replay.plan import Plan
 from iotrace.replay.statistics import steps_seconds
 from iotrace.traces.phases import Phase
+from iotrace.traces.words import plural
 
 _ERRORS_SHOWN = 20
 
@@ -89,9 +90,9 @@ def find_errors(plan: Plan, result: Ints) -> tuple[str, ...]:
     bad = np.flatnonzero(((result < 0) & ~there_already & ~cancelled) | short)
     shown = list(_in_words(plan, bad[:_ERRORS_SHOWN].tolist(), result))
     if len(bad) > _ERRORS_SHOWN:
-        shown.append(f"and {len(bad) - _ERRORS_SHOWN} more requests failed")
+        shown.append(f"and {plural(len(bad) - _ERRORS_SHOWN, 'request')} more failed")
     if cancelled.any():
-        shown.append(f"{int(cancelled.sum())} requests were not started after that")
+        shown.append(f"{plural(int(cancelled.sum()), 'request')} not started after that")
     return tuple(shown)
 
 
@@ -107,7 +108,7 @@ def _least_moved(plan: Plan) -> Ints:
 def _in_words(plan: Plan, bad: list[int], result: Ints) -> Iterator[str]:
     for index in bad:
         moved = int(result[index])
-        cause = os.strerror(-moved) if moved < 0 else f"moved {moved} bytes only"
+        cause = os.strerror(-moved) if moved < 0 else f"moved {plural(moved, 'byte')} only"
         yield f"{describe_request(plan, index)}: {cause} (request {index})"
 
 
@@ -116,7 +117,7 @@ def describe_request(plan: Plan, index: int) -> str:
     row = plan.requests[index]
     what = Op(int(row["op"])).name.lower()
     if row["op"] in DATA_OPS:
-        what += f" of {row['length']} bytes at {row['offset']}"
+        what += f" of {plural(int(row['length']), 'byte')} at {row['offset']:,}"
     if row["path"] >= 0:
         return f"{what}, {plan.paths[row['path']]}"
     return f"{what}, {plan.files[row['file']].path}" if row["file"] >= 0 else what

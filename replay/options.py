@@ -11,6 +11,7 @@ from iotrace.replay.loop import probe_uring
 from iotrace.replay.schedule import TIMINGS
 from iotrace.traces.errors import PlanError, ReplayError
 
+MAX_QUEUE_DEPTH = 1 << 16  # more than io_uring takes at a time
 EXECUTORS = ("io_uring", "posix", "null")
 
 
@@ -60,7 +61,10 @@ class ReplayOptions:
         checks = (
             (self.executor in EXECUTORS, f"--executor must be one of {', '.join(EXECUTORS)}"),
             (self.timing in TIMINGS, f"--timing must be one of {', '.join(TIMINGS)}"),
-            (self.queue_depth >= 1, "--queue-depth must be at least 1"),
+            (
+                1 <= self.queue_depth <= MAX_QUEUE_DEPTH,
+                f"--queue-depth must lie between 1 and {MAX_QUEUE_DEPTH}",
+            ),
             (self.repeat >= 1, "--repeat must be at least 1"),
             (self.warmup >= 0, "--warmup must not be negative"),
             (0 <= self.time_scale < 1e6, "--time-scale must lie between 0 and 1000000"),

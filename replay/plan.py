@@ -40,7 +40,7 @@ class Note:
     size_bytes: int = 0
 
     def __str__(self) -> str:
-        counted = f"{self.count} {self.what}" if self.count else self.what
+        counted = f"{self.what}: {self.count}" if self.count else self.what
         return f"{counted} ({self.size_bytes} bytes)" if self.size_bytes else counted
 
 

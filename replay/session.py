@@ -22,6 +22,7 @@ from iotrace.replay.verify import find_mismatch
 from iotrace.replay.workspace import Workspace
 from iotrace.traces.errors import ReplayError
 from iotrace.traces.phases import Phase
+from iotrace.traces.words import plural
 
 Progress = Callable[[str, int, int], None]
 
@@ -186,7 +187,7 @@ def _find_mismatch(session: _Session) -> str | None:
     if report.first_mismatch is None:
         return None
     where = describe_request(plan, int(job.origin[report.first_mismatch]))
-    return f"{report.mismatched_bytes} bytes read differ, first in {where}"
+    return f"{plural(report.mismatched_bytes, 'byte')} read wrongly, first in {where}"
 
 
 def _sync_files(plan: Plan, root_fd: int) -> float:

@@ -14,6 +14,7 @@ from iotrace.replay.result import Repetition
 from iotrace.replay.target import Target
 from iotrace.replay.transforms.buffered import Buffered
 from iotrace.traces.phases import Phase
+from iotrace.traces.words import plural
 
 _TOLERATED_SHARE = 0.05  # of bytes in the page cache that should not be there
 
@@ -39,7 +40,7 @@ def fit_to_target(plan: Plan, target: Target) -> tuple[Plan, tuple[str, ...]]:
     odd = int(np.sum((rows["offset"] % block_bytes != 0) | (rows["length"] % block_bytes != 0)))
     if odd:
         return Buffered()(plan), (
-            f"buffered instead of direct: {odd} requests are not multiples of the "
+            f"buffered instead of direct: {plural(odd, 'request')} off the multiples of "
             f"{block_bytes} bytes that {target.file_system} asks for; add --direct or --align",
         )
     if not target.direct_is_effective:

@@ -95,18 +95,32 @@ def _direct_alignment(fd: int) -> tuple[int | None, int | None]:
     return number(_OFFSET_AT) or None, number(_MEMORY_AT) or None
 
 
-def file_system_of(directory: Path) -> str:
-    """Return the name of the file system that holds `directory`; empty where unknown."""
+@dataclass(frozen=True)
+class MountPoint:
+    """Where a folder lies: mount point, file system type, and device or server."""
+
+    path: str = ""
+    file_system: str = ""
+    source: str = ""
+
+
+def mount_of(directory: Path) -> MountPoint:
+    """Return the mount that holds `directory`; empty where unknown."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
     except OSError:
-        return ""
+        return MountPoint()
     here = str(directory.resolve())
-    best, name = -1, ""
+    best = MountPoint()
     for line in lines:
         before, _, after = line.partition(" - ")
-        mount = before.split()[4].encode("latin-1", "surrogateescape").decode("unicode_escape")
-        inside = mount == "/" or here == mount or here.startswith(mount + "/")
-        if inside and len(mount) >= best:
-            best, name = len(mount), after.split()[0]
-    return name
+        path = before.split()[4].encode("latin-1", "surrogateescape").decode("unicode_escape")
+        inside = path == "/" or here == path or here.startswith(path + "/")
+        if inside and len(path) >= len(best.path):
+            best = MountPoint(path, *after.split()[:2])
+    return best
+
+
+def file_system_of(directory: Path) -> str:
+    """Return the name of the file system that holds `directory`; empty where unknown."""
+    return mount_of(directory).file_system

@@ -27,14 +27,15 @@ def plan_from_tensors(trace: Trace) -> Plan:
     Raises:
         PlanError: the trace holds no tensors, or an extent no file could have.
     """
-    extents, names = _extents(trace)
+    extents, names, notes = _extents(trace)
     extents, shared = _distinct(extents)
     codes, paths = _number_paths(extents["path"], names)
     extents["path"] = codes
     requests, streams = _requests(trace, extents)
     is_new = np.zeros(len(requests), np.bool_)
     content = find_content(requests, requests["length"].copy(), is_new, len(paths))
-    notes = (Note("tensors in another's storage, moved with it", shared),) if shared else ()
+    if shared:
+        notes.append(Note("tensors in another's storage, moved with it", shared))
     relocation = Relocation()
     return Plan(
         files=describe_files(content.requests, paths, content.initial_bytes, relocation),
@@ -47,13 +48,15 @@ def plan_from_tensors(trace: Trace) -> Plan:
     )
 
 
-def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str]]:
-    """Return the columns of the tensor rows that have an extent, and the texts of `path`."""
+def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str], list[Note]]:
+    """Return the columns of the tensor rows that have an extent, the texts of `path`, and notes."""
     codes, names = trace.codes("path")
     saves = trace.row_mask(layer="tensor", op="save")
     chosen = saves | trace.row_mask(layer="tensor", op="load")
     offset, length = trace.ints("offset"), trace.ints("length")
-    chosen &= (codes >= 0) & (offset >= 0) & (length > 0)
+    placed = (codes >= 0) & (offset >= 0) & (length > 0)
+    notes = _left_out(chosen & ~placed & (length > 0), length)
+    chosen &= placed
     row = np.flatnonzero(chosen)
     if not len(row):
         raise PlanError(
@@ -66,7 +69,14 @@ def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str]]:
     for name in ("offset", "length"):
         if columns[name].max() > MAX_OFFSET_BYTES // 2:
             raise PlanError(f"a tensor has {name} {columns[name].max()}; the trace is damaged")
-    return columns, names
+    return columns, names, notes
+
+
+def _left_out(lost: npt.NDArray[np.bool_], length: Ints) -> list[Note]:
+    if not lost.any():
+        return []
+    size_bytes = int(length[lost].clip(max=MAX_OFFSET_BYTES).sum())
+    return [Note("tensors without a place in a file, left out", int(lost.sum()), size_bytes)]
 
 
 def _distinct(extents: dict[str, Ints]) -> tuple[dict[str, Ints], int]:

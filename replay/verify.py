@@ -9,6 +9,7 @@ from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape, check_file, open_beneath
 from iotrace.replay.pieces import Ints, Rows, request_index, spread
 from iotrace.replay.plan import Plan
+from iotrace.traces.words import plural
 
 EXTENT = np.dtype(
     [("file", "<i4"), ("source", "<i4"), ("offset", "<i8"), ("origin", "<i8"), ("length", "<i8")]
@@ -53,10 +54,24 @@ def _check(path: str, size_bytes: int, extents: Rows, tape: Tape, root_fd: int) 
         for offset, length, source, origin in zip(*columns, strict=True):
             wrong = check_file(tape, fd, offset, length, source, origin)
             if wrong:
-                return f"{wrong} bytes differ between {offset} and {offset + length}"
+                first = _first_wrong(tape, fd, offset, length, source, origin)
+                differ = "differs" if wrong == 1 else "differ"
+                return f"{plural(wrong, 'byte')} {differ}, first at {first:,}"
         return None
     finally:
         os.close(fd)
+
+
+def _first_wrong(tape: Tape, fd: int, offset: int, length: int, source: int, origin: int) -> int:
+    """Return the first offset of an extent whose byte differs, by halving; there is one."""
+    at = 0
+    while length > 1:
+        half = length // 2
+        if check_file(tape, fd, offset + at, half, source, origin + at):
+            length = half
+        else:
+            at, length = at + half, length - half
+    return offset + at
 
 
 def written_extents(plan: Plan) -> Rows:

@@ -21,11 +21,13 @@ import typer
 
 from iotrace.tools.commands.capture import capture
 from iotrace.tools.commands.check import check
+from iotrace.tools.commands.convert import convert
 from iotrace.tools.commands.doctor import doctor
 from iotrace.tools.commands.recover import recover
 from iotrace.tools.commands.replay import replay
 from iotrace.tools.commands.share import share
 from iotrace.tools.commands.show import show
+from iotrace.tools.commands.why import why
 from iotrace.traces.errors import IotraceError
 
 PROGRAM = "iotrace"
@@ -36,7 +38,9 @@ VERBS: tuple[Callable[..., int | None], ...] = (
     capture,
     recover,
     show,
+    why,
     replay,
+    convert,
     share,
     check,
     doctor,

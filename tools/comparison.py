@@ -17,7 +17,6 @@ from iotrace.tools.render import (
     format_range,
     format_rate,
     format_seconds,
-    plural,
     print_facts,
     print_problems,
     print_table,
@@ -25,6 +24,7 @@ from iotrace.tools.render import (
 from iotrace.traces.phases import ends_ns
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 Cells = tuple[str, str, str, str, str]  # label, recorded, replayed, interval, ratio
 
@@ -124,7 +124,7 @@ def _parameter(name: str, value: object) -> str:
 
 
 def _note(note: Note) -> str:
-    counted = f"{format_count(note.count)} {note.what}" if note.count else note.what
+    counted = f"{note.what}: {format_count(note.count)}" if note.count else note.what
     return f"{counted} ({format_bytes(note.size_bytes)})" if note.size_bytes else counted
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +14,18 @@ from iotrace.tools.render import (
     NONE,
     Column,
     Terminal,
+    format_bytes,
     format_count,
     format_seconds,
     print_table,
     printable,
     shorten,
+    table,
 )
 from iotrace.traces.schema import INT_COLUMNS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
+_MOST_SECONDS = 1e6  # a longer recording has a clock gone wrong
 _TENSOR_KEYS = (
     *("op", "engine", "rank", "process", "step", "path", "name", "dtype", "shape", "device"),
     *("offset", "length", "tensor_offset"),
@@ -99,26 +102,33 @@ def print_requests(terminal: Terminal, listed: Rows) -> None:
         Column("path", shrink=True),
     )
     first_ns = listed.rows[0]["start_ns"] if listed.rows else 0
-    print_table(terminal, columns, (_request_cells(row, first_ns) for row in listed.rows))
+    exact = [_request_cells(row, first_ns, format_count) for row in listed.rows]
+    if max(map(len, table(columns, exact, terminal.width))) <= terminal.width:
+        print_table(terminal, columns, exact)
+    else:
+        rounded = [_request_cells(row, first_ns, format_bytes) for row in listed.rows]
+        print_table(terminal, columns, rounded)
 
 
-def _request_cells(row: dict[str, Any], first_ns: int) -> Sequence[str]:
-    end_ns = row["end_ns"]
+def _request_cells(
+    row: dict[str, Any], first_ns: int, count: Callable[[int | None], str]
+) -> Sequence[str]:
+    at, end_ns = (row["start_ns"] - first_ns) / 1e9, row["end_ns"]
     path = row["path"] or NONE
     return (
-        f"{(row['start_ns'] - first_ns) / 1e9:.6f}",
+        f"{at:.6f}" if at < _MOST_SECONDS else f"{at:.3g}",
         NONE if end_ns is None else format_seconds((end_ns - row["start_ns"]) / 1e9),
         row["op"],
-        format_count(row["offset"]),
-        format_count(row["length"]),
-        _result(row["result"]),
+        count(row["offset"]),
+        count(row["length"]),
+        _result(row["result"], count),
         f"{path} -> {row['target']}" if row["target"] else path,
     )
 
 
-def _result(result: int | None) -> str:
+def _result(result: int | None, count: Callable[[int | None], str]) -> str:
     if result is None or result >= 0:
-        return format_count(result)
+        return count(result)
     return errno.errorcode.get(-result) or os.strerror(-result)
 
 

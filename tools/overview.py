@@ -19,17 +19,24 @@ from iotrace.tools.render import (
     format_rate,
     format_seconds,
     format_share,
-    plural,
     print_facts,
     print_problems,
     print_table,
 )
 from iotrace.traces.check import check_trace
 from iotrace.traces.metadata import Metadata
-from iotrace.traces.phases import ends_ns
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
-from iotrace.traces.summary import ALIGNMENT_BYTES, FileSummary, SizeBucket, Summary, summarize
+from iotrace.traces.summary import (
+    ALIGNMENT_BYTES,
+    FileSummary,
+    SizeBucket,
+    Summary,
+    Traffic,
+    summarize,
+    traffic_of,
+)
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 FILES_ON_FIRST_SCREEN = 5
 _BAR_WIDTH = 20
@@ -41,8 +48,7 @@ class Overview:
 
     Attributes:
         location: as the user named it.
-        by_op: the summary of each data op's requests alone.
-        busy_seconds: per data op, time with at least one such request in flight.
+        by_op: the figures of each data op's requests alone.
         op_counts: requests per op, the most frequent first.
         failed: data requests that moved less than asked (a read at the end of a file not
             included) or nothing.
@@ -52,8 +58,7 @@ class Overview:
     location: str
     metadata: Metadata
     summary: Summary
-    by_op: dict[str, Summary]
-    busy_seconds: dict[str, float]
+    by_op: dict[str, Traffic]
     op_counts: dict[str, int]
     failed: int
     contradictions: tuple[str, ...]
@@ -65,8 +70,7 @@ def look_at(location: str, trace: Trace) -> Overview:
         location=location,
         metadata=trace.metadata,
         summary=summarize(trace),
-        by_op={op: summarize(trace.where(trace.row_mask(op=op))) for op in DATA_OPS},
-        busy_seconds={op: _busy_seconds(trace, op) for op in DATA_OPS},
+        by_op={op: traffic_of(trace, op) for op in DATA_OPS},
         op_counts=_op_counts(trace),
         failed=_failed(trace),
         contradictions=tuple(check_trace(trace)),
@@ -89,7 +93,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
         "bytes_read": summary.bytes_read,
         "write_seconds": summary.write_seconds,
         "read_seconds": summary.read_seconds,
-        "busy_seconds": overview.busy_seconds,
+        "busy_seconds": {op: found.busy_seconds for op, found in overview.by_op.items()},
         "aligned_share": summary.aligned_share,
         "max_concurrency": summary.max_concurrency,
         "mean_concurrency": summary.mean_concurrency,
@@ -194,10 +198,10 @@ def _print_transfers(terminal: Terminal, overview: Overview) -> None:
     summary = overview.summary
     write, read = overview.by_op["write"], overview.by_op["read"]
     seconds = (summary.write_seconds, summary.read_seconds)
-    busy = (overview.busy_seconds["write"], overview.busy_seconds["read"])
+    busy = (write.busy_seconds, read.busy_seconds)
     moved = (summary.bytes_written, summary.bytes_read)
     rows = [
-        ("requests", *(format_count(s.data_requests) for s in (write, read))),
+        ("requests", *(format_count(s.requests) for s in (write, read))),
         ("bytes", *map(format_bytes, moved)),
         ("time, first start to last end", *(format_seconds(s) if s else NONE for s in seconds)),
         ("of it inside requests", *map(format_share, busy, seconds)),
@@ -249,16 +253,16 @@ def _print_sizes(terminal: Terminal, summary: Summary) -> None:
     print_table(terminal, columns, rows)
 
 
-def _mean_request(summary: Summary, moved_bytes: int) -> str:
-    return format_bytes(moved_bytes / summary.data_requests) if summary.data_requests else NONE
+def _mean_request(traffic: Traffic, moved_bytes: int) -> str:
+    return format_bytes(moved_bytes / traffic.requests) if traffic.requests else NONE
 
 
-def _mean_in_flight(summary: Summary) -> str:
-    return f"{summary.mean_concurrency:.1f}" if summary.data_requests else NONE
+def _mean_in_flight(traffic: Traffic) -> str:
+    return f"{traffic.mean_concurrency:.1f}" if traffic.requests else NONE
 
 
-def _aligned(summary: Summary) -> str:
-    return NONE if summary.aligned_share is None else format_share(summary.aligned_share, 1)
+def _aligned(traffic: Traffic) -> str:
+    return NONE if traffic.aligned_share is None else format_share(traffic.aligned_share, 1)
 
 
 def _op_counts(trace: Trace) -> dict[str, int]:
@@ -266,17 +270,6 @@ def _op_counts(trace: Trace) -> dict[str, int]:
     counts = np.bincount(codes[codes >= 0], minlength=len(ops)).tolist()
     found = [(op, count) for op, count in zip(ops, counts, strict=True) if count]
     return dict(sorted(found, key=lambda item: -item[1]))
-
-
-def _busy_seconds(trace: Trace, op: str) -> float:
-    """Return how long requests of `op` were in flight, overlaps counted once, in seconds."""
-    rows = trace.where(trace.row_mask(layer=REQUEST_LAYERS, op=op))
-    if not len(rows):
-        return 0.0
-    start_ns = rows.ints("start_ns")  # sorted
-    end_ns = np.maximum.accumulate(ends_ns(rows))
-    idle_ns = (start_ns[1:] - end_ns[:-1]).clip(min=0).sum()
-    return float(end_ns[-1] - start_ns[0] - idle_ns) / 1e9
 
 
 def _failed(trace: Trace) -> int:

@@ -95,12 +95,6 @@ def format_share(part: int | float, whole: int | float) -> str:
     return f"{percent:.0f} %"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return `1 file`, `2 files`, `3 processes`."""
-    ending = "" if count == 1 else "es" if noun.endswith(("s", "x", "ch")) else "s"
-    return f"{format_count(count)} {noun}{ending}"
-
-
 def shorten(text: str, width: int) -> str:
     """Cut the beginning of `text` so that it fits `width` columns."""
     return text if len(text) <= width else ELLIPSIS + text[len(text) - width + 1 :]

@@ -10,13 +10,13 @@ import typer
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 
 # As in fio and dd, a bare letter is binary; only the written-out `MB` is decimal.
-_BINARY = {letter: 1024**power for power, letter in enumerate("kmgtp", start=1)}
+_BINARY = {letter: 1024**power for power, letter in enumerate("kmgtpe", start=1)}
 _UNITS = {
     "": 1,
     "b": 1,
     **_BINARY,
     **{f"{letter}ib": factor for letter, factor in _BINARY.items()},
-    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", start=1)},
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtpe", start=1)},
 }
 _LARGEST_BYTES = 2**63 - 1
 

@@ -8,6 +8,7 @@ from iotrace.traces.columns import Mask
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.schema import APIS, DATA_OPS, LAYERS, OFFSET_SOURCES, OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 _MAX_ERRNO = 4095
 _INT64_MAX = np.iinfo(np.int64).max
@@ -19,7 +20,7 @@ def check_trace(trace: Trace) -> list[str]:
     Needs all columns. A problem of rows tells how many there are, and the first.
     """
     rows = (
-        f"{int(mask.sum())} rows (first: row {int(mask.argmax())}): {what}"
+        f"{plural(int(mask.sum()), 'row')} (first: row {int(mask.argmax())}): {what}"
         for what, check in _ROW_CHECKS.items()
         if (mask := check(trace)).any()
     )
@@ -39,7 +40,7 @@ def _strangers(trace: Trace, column: str, known: tuple[str, ...], what: str) -> 
     counts = np.bincount(codes[codes >= 0], minlength=len(words))
     for word, count in zip(words, counts.tolist(), strict=True):
         if count and word not in known:
-            yield f"{count} rows: unknown {what} {word[:80]!r}"
+            yield f"{plural(count, 'row')}: unknown {what} {word[:80]!r}"
 
 
 def _bad_indices(metadata: Metadata) -> Iterator[str]:

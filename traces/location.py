@@ -1,5 +1,7 @@
 """Where a trace lies: a file, a folder of files, or a URI such as s3://bucket/trace.parquet."""
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +15,20 @@ SUFFIX = ".parquet"
 
 @dataclass(frozen=True)
 class Location:
-    """The files of one trace, in name order, on one file system."""
+    """The files of one trace, in name order; `file_system` is None for this machine's own."""
 
-    file_system: fs.FileSystem
+    file_system: fs.FileSystem | None
     paths: tuple[str, ...]
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open one of the files for reading.
+
+        Raises:
+            OSError: as open.
+        """
+        if self.file_system is None:
+            return pa.OSFile(os.fsencode(path))  # a name may hold any bytes; Arrow's is UTF-8
+        return self.file_system.open_input_file(path)
 
 
 def locate(location: str | Path) -> Location:
@@ -26,19 +38,11 @@ def locate(location: str | Path) -> Location:
         TraceFormatError: there is nothing to read.
     """
     try:
-        file_system, path = _resolve(location)
-        info = file_system.get_file_info(path)
-        if info.type == fs.FileType.Directory:
-            return Location(file_system, _files_in(file_system, path, location))
+        if isinstance(location, str) and "://" in location:
+            return _remote(location)
+        return _local(Path(location))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise TraceFormatError(f"cannot reach {location}: {one_line(error)}") from error
-    if info.type == fs.FileType.NotFound:
-        raise TraceFormatError(
-            f"{location} does not exist; check the name, or make a trace with `iotrace capture`"
-        )
-    if info.type != fs.FileType.File:
-        raise TraceFormatError(f"{location} is no regular file; name a trace file or a folder")
-    return Location(file_system, (path,))
 
 
 def one_line(error: Exception) -> str:
@@ -46,22 +50,41 @@ def one_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _resolve(location: str | Path) -> tuple[fs.FileSystem, str]:
-    if isinstance(location, str) and "://" in location:
-        file_system, path = fs.FileSystem.from_uri(location)
-        return file_system, path
-    return fs.LocalFileSystem(), str(Path(location).absolute())
+def _local(path: Path) -> Location:
+    whole = path.absolute()
+    if whole.is_dir():
+        names = [entry.name for entry in os.scandir(whole) if entry.is_file()]
+        return Location(None, tuple(str(whole / name) for name in _traces(names, path)))
+    if not whole.exists():
+        raise _missing(path)
+    if not whole.is_file():
+        raise TraceFormatError(f"{path} is no regular file; name a trace file or a folder")
+    return Location(None, (str(whole),))
 
 
-def _files_in(file_system: fs.FileSystem, path: str, location: str | Path) -> tuple[str, ...]:
-    infos = file_system.get_file_info(fs.FileSelector(path))
-    paths = sorted(
-        info.path
-        for info in infos
-        if info.type == fs.FileType.File
-        and info.base_name.endswith(SUFFIX)
-        and not info.base_name.startswith((".", "_"))
+def _remote(uri: str) -> Location:
+    file_system, path = fs.FileSystem.from_uri(uri)
+    if isinstance(file_system, fs.LocalFileSystem):
+        return _local(Path(path))
+    info = file_system.get_file_info(path)
+    if info.type == fs.FileType.Directory:
+        infos = file_system.get_file_info(fs.FileSelector(path))
+        found = {info.base_name: info.path for info in infos if info.type == fs.FileType.File}
+        return Location(file_system, tuple(found[name] for name in _traces(found, uri)))
+    if info.type == fs.FileType.NotFound:
+        raise _missing(uri)
+    return Location(file_system, (path,))
+
+
+def _traces(names: Iterable[str], folder: str | Path) -> list[str]:
+    """Return the names of traces among those in a folder, sorted."""
+    chosen = [n for n in names if n.endswith(SUFFIX) and not n.startswith((".", "_"))]
+    if not chosen:
+        raise TraceFormatError(f"the folder {folder} has no *{SUFFIX} files; name another")
+    return sorted(chosen)
+
+
+def _missing(location: str | Path) -> TraceFormatError:
+    return TraceFormatError(
+        f"{location} does not exist; check the name, or make a trace with `iotrace capture`"
     )
-    if not paths:
-        raise TraceFormatError(f"the folder {location} has no *{SUFFIX} files; name another")
-    return tuple(paths)

@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from iotrace.traces.errors import TraceFormatError
-from iotrace.traces.location import locate, one_line
+from iotrace.traces.location import Location, locate, one_line
 from iotrace.traces.merge import merge_traces
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.parquet_size import needed_bytes
@@ -59,7 +58,7 @@ def read_trace(
     left_bytes = _half_of_memory_bytes() if limit_bytes is None else limit_bytes
     parts = []
     for path in found.paths:
-        parts.append(_read_file(found.file_system, path, wanted, left_bytes))
+        parts.append(_read_file(found, path, wanted, left_bytes))
         left_bytes -= parts[-1].table.nbytes
     return merge_traces(parts)
 
@@ -71,22 +70,20 @@ def read_metadata(location: str | Path) -> list[Metadata]:
         TraceFormatError: as `read_trace`.
     """
     found = locate(location)
-    return [_metadata(_open(found.file_system, path), path) for path in found.paths]
+    return [_metadata(_open(found, path), path) for path in found.paths]
 
 
 def _half_of_memory_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def _read_file(
-    file_system: fs.FileSystem, path: str, wanted: Sequence[str], limit_bytes: int
-) -> Trace:
-    file = _open(file_system, path)
+def _read_file(location: Location, path: str, wanted: Sequence[str], limit_bytes: int) -> Trace:
+    file = _open(location, path)
     metadata = _metadata(file, path)
     try:
         _check_columns(file, path)
         present = [name for name in wanted if name in file.schema_arrow.names]
-        with file_system.open_input_file(path) as source:
+        with location.open(path) as source:
             _refuse_over(limit_bytes, needed_bytes(source, frozenset(present)), path)
         groups = list(_row_groups(file, path, present, limit_bytes))
         rows = _to_schema(pa.concat_tables(groups), wanted)
@@ -95,9 +92,9 @@ def _read_file(
         raise _broken(path, error) from error
 
 
-def _open(file_system: fs.FileSystem, path: str) -> pq.ParquetFile:
+def _open(location: Location, path: str) -> pq.ParquetFile:
     try:
-        source = file_system.open_input_file(path)
+        source = location.open(path)
         footer = pq.read_metadata(source)
         leaves = {footer.schema.column(i).path for i in range(footer.num_columns)}
         words = [name for name in TEXT_COLUMNS if name in leaves]

@@ -30,6 +30,8 @@ class Renames:
 
     def final_name(self, path: str, row: int) -> str:
         """Return the last name of what was called `path` at trace row `row`."""
+        if not self._targets:
+            return path
         for _ in range(_MAX_HOPS):
             step = self._next(path, row)
             if step is None:

@@ -8,7 +8,7 @@ import numpy as np
 from iotrace.traces.columns import IntArray
 from iotrace.traces.phases import Phase, ends_ns, phases, steps_seconds
 from iotrace.traces.renames import Renames
-from iotrace.traces.schema import DATA_OPS
+from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
 ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
@@ -32,6 +32,21 @@ class SizeBucket:
     least_bytes: int
     requests: int
     bytes: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The requests of one data op, in numbers; `Summary` has the same of both together.
+
+    Attributes:
+        busy_seconds: time with at least one of them in flight.
+    """
+
+    requests: int
+    aligned_share: float | None
+    max_concurrency: int
+    mean_concurrency: float
+    busy_seconds: float
 
 
 @dataclass(frozen=True)
@@ -118,6 +133,22 @@ def summarize(trace: Trace) -> Summary:
     )
 
 
+def traffic_of(trace: Trace, op: str) -> Traffic:
+    """Return the numbers of one data op's requests."""
+    rows = trace.where(trace.row_mask(layer=REQUEST_LAYERS, op=op))
+    return Traffic(len(rows), _aligned_share(rows), *_concurrency(rows), _busy_seconds(rows))
+
+
+def _busy_seconds(rows: Trace) -> float:
+    """Return how long any of the rows was in flight, overlaps counted once, in seconds."""
+    if not len(rows):
+        return 0.0
+    start_ns = rows.ints("start_ns")  # sorted
+    end_ns = np.maximum.accumulate(ends_ns(rows))
+    idle_ns = (start_ns[1:] - end_ns[:-1]).clip(min=0).sum()
+    return float(end_ns[-1] - start_ns[0] - idle_ns) / 1e9
+
+
 def _moved_bytes(requests: Trace, op: str) -> IntArray:
     """Return the bytes that each row moved, 0 for other ops and for failures."""
     return np.where(requests.row_mask(op=op), requests.ints("result", null=0).clip(min=0), 0)
@@ -175,28 +206,36 @@ def _files(requests: Trace) -> tuple[FileSummary, ...]:
     """Sum the requests by file identity, then the identities by last name."""
     codes, paths = requests.codes("path")
     rows = np.flatnonzero(requests.valid("file"))
-    keys = np.stack([requests.ints("process")[rows], requests.ints("file")[rows]])
-    identities, group = np.unique(keys, axis=1, return_inverse=True)
-    sums = [
-        np.bincount(group.ravel(), weights=weights, minlength=identities.shape[1]).tolist()
+    keys = (requests.ints("process")[rows] << 32) | (requests.ints("file")[rows] & 0xFFFFFFFF)
+    identities, group = np.unique(keys, return_inverse=True)
+    written, read, count = (
+        np.bincount(group, weights=weights, minlength=len(identities))
         for weights in (
             _moved_bytes(requests, "write")[rows],
             _moved_bytes(requests, "read")[rows],
-            np.ones(len(rows)),
+            None,
         )
-    ]
+    )
     named = codes[rows] >= 0
-    places, first = np.unique(group.ravel()[named], return_index=True)
-    first_row = rows[named][first]
-    sizes = {(f.process, f.file): f.final_size for f in requests.metadata.completeness.files}
+    places, first = np.unique(group[named], return_index=True)
+    order = np.argsort(first)
+    places, first_row = places[order], rows[named][first[order]]
+    sizes = {
+        (f.process << 32) | (f.file & 0xFFFFFFFF): f.final_size
+        for f in requests.metadata.completeness.files
+    }
     renames = Renames(requests)
+    columns = (column[places] for column in (identities, written, read, count))
     files: dict[str, FileSummary] = {}
-    for i in np.argsort(first_row).tolist():
-        place, row = int(places[i]), int(first_row[i])
-        path = renames.final_name(paths[codes[row]], row)
-        written, read, count = (int(column[place]) for column in sums)
-        process, file = identities[:, place].tolist()
-        one = FileSummary(path, written, read, sizes.get((process, file)), count)
+    for row, code, identity, *sums in zip(
+        first_row.tolist(),
+        codes[first_row].tolist(),
+        *(column.tolist() for column in columns),
+        strict=True,
+    ):
+        path = renames.final_name(paths[code], row)
+        moved_out, moved_in, number = map(int, sums)
+        one = FileSummary(path, moved_out, moved_in, sizes.get(identity), number)
         files[path] = _joined(files[path], one) if path in files else one
     return tuple(files.values())
 

@@ -15,6 +15,7 @@
 #include "process.h"
 #include "real.h"
 #include "request.h"
+#include "roster.h"
 
 #define PRELOAD "LD_PRELOAD="
 #define OPT_OUT "IOTRACE_LOG_DIR="
@@ -182,6 +183,13 @@ static char *const *injected(char *const environment[], struct injection injecti
 		result;                                                       \
 	})
 
+/* Programs are looked at only by a process that is itself captured. */
+#define CHECK(check)                                                          \
+	do {                                                                  \
+		if (capture_is_on)                                            \
+			check;                                                \
+	} while (0)
+
 static void before_exec(void)
 {
 	if (!capture_is_on)
@@ -194,36 +202,42 @@ static void before_exec(void)
 
 EXPORT int execve(const char *path, char *const argv[], char *const env[])
 {
+	CHECK(roster_check(AT_FDCWD, path, 0));
 	before_exec();
 	return real.execve(path, argv, INJECT(env));
 }
 
 EXPORT int execv(const char *path, char *const argv[])
 {
+	CHECK(roster_check(AT_FDCWD, path, 0));
 	before_exec();
 	return real.execve(path, argv, INJECT(environ));
 }
 
 EXPORT int execvpe(const char *file, char *const argv[], char *const env[])
 {
+	CHECK(roster_check_name(file));
 	before_exec();
 	return real.execvpe(file, argv, INJECT(env));
 }
 
 EXPORT int execvp(const char *file, char *const argv[])
 {
+	CHECK(roster_check_name(file));
 	before_exec();
 	return real.execvpe(file, argv, INJECT(environ));
 }
 
 EXPORT int fexecve(int fd, char *const argv[], char *const env[])
 {
+	CHECK(roster_check(fd, "", AT_EMPTY_PATH));
 	before_exec();
 	return real.fexecve(fd, argv, INJECT(env));
 }
 
 EXPORT int execveat(int at, const char *path, char *const argv[], char *const env[], int flags)
 {
+	CHECK(roster_check(at, path, flags));
 	before_exec();
 	return real.execveat(at, path, argv, INJECT(env), flags);
 }
@@ -238,7 +252,7 @@ static size_t count_arguments(va_list arguments)
 }
 
 /* execl and its kind: the arguments as an array, and what follows them. */
-#define EXEC_LIST(name, after, call)                                          \
+#define EXEC_LIST(name, after, call, check)                                   \
 	EXPORT int name(const char *path, const char *first, ...)             \
 	{                                                                     \
 		char *const *env = environ;                                   \
@@ -258,24 +272,27 @@ static size_t count_arguments(va_list arguments)
 			argv[i] = va_arg(arguments, char *);                  \
 		after                                                         \
 		va_end(arguments);                                            \
+		CHECK(check);                                                 \
 		before_exec();                                                \
 		return real.call(path, argv, INJECT(env));                    \
 	}
 
-EXEC_LIST(execl, , execve)
-EXEC_LIST(execlp, , execvpe)
-EXEC_LIST(execle, env = va_arg(arguments, char *const *);, execve)
+EXEC_LIST(execl, , execve, roster_check(AT_FDCWD, path, 0))
+EXEC_LIST(execlp, , execvpe, roster_check_name(path))
+EXEC_LIST(execle, env = va_arg(arguments, char *const *);, execve,
+	  roster_check(AT_FDCWD, path, 0))
 
-#define SPAWN(name)                                                           \
+#define SPAWN(name, check)                                                    \
 	EXPORT int name(pid_t *pid, const char *path,                         \
 			const posix_spawn_file_actions_t *actions,            \
 			const posix_spawnattr_t *attributes, char *const argv[], \
 			char *const env[])                                    \
 	{                                                                     \
+		CHECK(check);                                                 \
 		if (capture_is_on)                                            \
 			descriptors_shared(true);                             \
 		return real.name(pid, path, actions, attributes, argv, INJECT(env)); \
 	}
 
-SPAWN(posix_spawn)
-SPAWN(posix_spawnp)
+SPAWN(posix_spawn, roster_check(AT_FDCWD, path, 0))
+SPAWN(posix_spawnp, roster_check_name(path))

@@ -110,6 +110,13 @@ void log_count(size_t field, uint64_t amount)
 		settle_counters(header);
 }
 
+uint64_t log_counted(size_t field)
+{
+	struct log_header *header = atomic_load(&state.header);
+
+	return atomic_load(counter_at(header ? header : &state.early, field));
+}
+
 /* --- the file ---------------------------------------------------------- */
 
 /*

@@ -55,6 +55,10 @@ bool log_exists(void);
 void log_count(size_t field, uint64_t amount);
 #define LOG_COUNT(field, amount) log_count(offsetof(struct log_header, field), amount)
 
+/* What such a counter has come to. */
+uint64_t log_counted(size_t field);
+#define LOG_COUNTED(field) log_counted(offsetof(struct log_header, field))
+
 /* For a fork: forget the parent's log. Called by itself where forks are seen. */
 void log_renew(void);
 

@@ -13,6 +13,7 @@
 #include "header.h"
 #include "real.h"
 #include "request.h"
+#include "roster.h"
 #include "scope.h"
 #include "streams.h"
 #include "uring_ring.h"
@@ -46,7 +47,8 @@ static int64_t number_after(const char *text, const char *label)
 	return number;
 }
 
-static int read_counters(struct counters *counters)
+/* Returns how many bytes that took, which the kernel counts next time. */
+static long read_counters(struct counters *counters)
 {
 	char text[512] = "\n"; /* each label is looked for with the newline before it */
 	long bytes = header_read_file("/proc/self/io", text + 1, sizeof(text) - 2);
@@ -57,7 +59,7 @@ static int read_counters(struct counters *counters)
 #define READ(name) counters->name = number_after(text, "\n" #name ": ");
 	FOR_EACH_COUNTER(READ)
 #undef READ
-	return 0;
+	return bytes;
 }
 
 static void append_counter(const char *name, int64_t value)
@@ -69,17 +71,45 @@ static void append_counter(const char *name, int64_t value)
 	log_append(&record, name, strlen(name));
 }
 
+/*
+ * The kernel's count of a parent includes its children: the list tells what
+ * to take off, also for the many that have no log.
+ */
+static void leave_roster(struct counters counters, struct counters base, long own_bytes)
+{
+	struct roster_entry entry = {.bytes_read = counters.rchar + own_bytes,
+				     .bytes_written = counters.wchar,
+				     .base_read = base.rchar,
+				     .base_written = base.wchar};
+
+	if (!log_exists()) {
+		entry.explained_read = LOG_COUNTED(other_bytes_read) +
+				       LOG_COUNTED(ignored_bytes_read) +
+				       LOG_COUNTED(own_bytes_read);
+		entry.explained_written = LOG_COUNTED(other_bytes_written) +
+					  LOG_COUNTED(ignored_bytes_written);
+		entry.dropped_records = LOG_COUNTED(dropped_records);
+	}
+	roster_end(entry);
+}
+
 void process_ends(void)
 {
 	struct counters counters, base = {0};
+	long own_bytes;
 
-	if (!capture_is_on || log_is_borrowed() || !log_exists())
+	if (!capture_is_on || log_is_borrowed())
 		return;
-	rings_end();
-	if (read_counters(&counters) != 0)
+	if (log_exists())
+		rings_end();
+	own_bytes = read_counters(&counters);
+	if (own_bytes < 0)
 		return;
 	if (log_generation() == 1)
 		base = at_start;
+	leave_roster(counters, base, own_bytes);
+	if (!log_exists())
+		return;
 #define APPEND(name) append_counter(#name, counters.name - base.name);
 	FOR_EACH_COUNTER(APPEND)
 #undef APPEND
@@ -96,6 +126,8 @@ static void after_fork_in_child(void)
 	/* Already renewed, unless the kernel is too old to mark forks itself. */
 	if (capture_is_on && log_is_borrowed())
 		log_renew();
+	if (capture_is_on)
+		roster_begin();
 }
 
 static uint64_t limit_bytes(void)
@@ -115,6 +147,8 @@ static __attribute__((constructor)) void start(void)
 	if (folder && *folder && log_start(folder, limit_bytes()) == 0 &&
 	    scope_start(getenv("IOTRACE_SYSTEM"), getenv("IOTRACE_INCLUDE"),
 			getenv("IOTRACE_EXCLUDE")) == 0) {
+		roster_start(folder);
+		roster_begin();
 		read_counters(&at_start);
 		exec_start();
 		pthread_atfork(before_fork, NULL, after_fork_in_child);

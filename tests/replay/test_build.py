@@ -152,7 +152,7 @@ def test_a_file_open_before_the_trace_began_is_opened_first() -> None:
     """A capture may attach to a file that a parent opened."""
     plan = sketch("write a 0 8\nread b 0 4\nclose a\nsync b")
     assert listing(plan).splitlines()[:2] == ["open a w", "write a 0 8"]
-    assert "2 opens added, of files open before the trace began" in notes(plan)
+    assert "opens added, of files open before the trace began: 2" in notes(plan)
     plan.validate()
 
 
@@ -160,7 +160,7 @@ def test_failed_requests_are_left_out_and_counted() -> None:
     """They moved nothing; what they were told may not hold here."""
     plan = sketch("open a r -> -2\nopen a w+create\nwrite a 0 100 -> 60\nwrite a 60 40 -> -28")
     assert listing(plan) == "open a w+create\nwrite a 0 60"
-    assert "2 requests that failed when recorded, left out" in notes(plan)
+    assert "requests that failed when recorded, left out: 2" in notes(plan)
 
 
 def test_mappings_are_counted_and_not_replayed() -> None:
@@ -169,7 +169,7 @@ def test_mappings_are_counted_and_not_replayed() -> None:
     assert not np.any(plan_from_trace(trace).requests["op"] == 0)
     columns = {"length": Ints(np.array([0, 777, 10, 0]), np.array([False, True, True, False]))}
     plan = plan_from_trace(trace.with_columns(columns))
-    assert "1 file mappings not replayed (777 bytes)" in notes(plan)
+    assert "file mappings not replayed: 1 (777 bytes)" in notes(plan)
 
 
 def test_a_read_cut_short_inside_the_file_asks_for_what_it_got() -> None:
@@ -256,7 +256,7 @@ def test_a_trace_without_requests_is_refused() -> None:
         ))  # fmt: skip
 
 
-def tensors(*rows: tuple[str, str, int, int, int]) -> Trace:
+def tensors(*rows: tuple[str, str | None, int, int, int]) -> Trace:
     """A trace of tensor rows: op, path, step, offset, length."""
     op, path, step, offset, length = zip(*rows, strict=True)
     return Trace.from_columns(
@@ -280,6 +280,7 @@ def test_the_tensor_layer_moves_each_storage_once() -> None:
         ("save", "/m.pt", 0, 512, 100),
         ("save", "/m.pt", 0, 64, 400),
         ("save", "/m.pt", 0, 612, 0),
+        ("save", None, 0, 0, 300),
         ("load", "/m.pt", 0, 64, 400),
     )
     plan = plan_from_trace(trace, "tensor")
@@ -292,7 +293,10 @@ def test_the_tensor_layer_moves_each_storage_once() -> None:
         "read m.pt 64 400",
         "close m.pt",
     ]
-    assert notes(plan) == ["1 tensors in another's storage, moved with it"]
+    assert notes(plan) == [
+        "tensors without a place in a file, left out: 1 (300 bytes)",
+        "tensors in another's storage, moved with it: 1",
+    ]
     plan.validate()
 
 

@@ -157,7 +157,7 @@ def test_one_flipped_byte_is_found(tmp_path: Path) -> None:
         assert find_mismatch(plan, tape, root_fd) is None
         for offset in (0, 4100, 300_000, 304_176):
             flip(file, offset)
-            assert f"run/model: 1 bytes differ between 0 and {304177}" == find_mismatch(
+            assert f"run/model: 1 byte differs, first at {offset:,}" == find_mismatch(
                 plan, tape, root_fd
             )
             flip(file, offset)
@@ -315,8 +315,8 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(small: Path) -> None:
 
     outcome = replay(plan, NOTHING, ReplayOptions(root=small, verify=True), fill)
     assert outcome.failed
-    assert "write of 1000000 bytes at 1000000, a" in outcome.errors[0]
-    assert "1 requests were not started after that" in outcome.errors
+    assert "write of 1,000,000 bytes at 1,000,000, a" in outcome.errors[0]
+    assert "1 request not started after that" in outcome.errors
     assert outcome.verified is False
     assert [entry.name for entry in small.iterdir()] == ["other"]
 
@@ -483,7 +483,7 @@ def test_a_request_that_fails_is_told_in_words(tmp_path: Path) -> None:
     broken = replace(plan, requests=plan.requests)
     outcome = run(broken, tmp_path)
     assert outcome.errors == ("open, b: No such file or directory (request 4)",
-                              "1 requests were not started after that")  # fmt: skip
+                              "1 request not started after that")  # fmt: skip
     assert outcome.failed
 
 

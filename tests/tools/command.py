@@ -3,20 +3,27 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 IOTRACE = Path(sys.executable).with_name("iotrace")
 COLUMNS = 80
 
 
-def iotrace(*arguments: object, **run: object) -> subprocess.CompletedProcess[str]:
-    """Run `iotrace` with `arguments`; stdout and stderr are captured as text."""
+def iotrace(
+    *arguments: object, extra_env: Mapping[str, str] = MappingProxyType({}), **run: object
+) -> subprocess.CompletedProcess[str]:
+    """Run `iotrace` with `arguments`; stdout and stderr are captured as text.
+
+    `extra_env` adds to the environment; the rest goes to `subprocess.run`.
+    """
     environment = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR")}
     return subprocess.run(
         [str(IOTRACE), *map(str, arguments)],
         capture_output=True,
         text=True,
-        env={**environment, "COLUMNS": str(COLUMNS)},
+        env={**environment, "COLUMNS": str(COLUMNS), **extra_env},
         **run,
     )
 

@@ -35,8 +35,9 @@ def test_an_output_that_appears_meanwhile_costs_neither_it_nor_the_trace(tmp_pat
 
 def test_two_captures_do_not_share_a_folder_of_raw_logs(tmp_path: Path) -> None:
     """The second would take the first one's logs into its trace, and then remove them."""
+    until = "until [ -e off ]; do sleep 0.05; done"
     first = subprocess.Popen(
-        [IOTRACE, "capture", "-q", "--", "bash", "-c", "touch on; sleep 2; echo x > f; exit 5"],
+        [IOTRACE, "capture", "-q", "--", "bash", "-c", f"touch on; {until}; echo x > f; exit 5"],
         cwd=tmp_path,
     )
     while not (tmp_path / "on").exists():
@@ -45,6 +46,7 @@ def test_two_captures_do_not_share_a_folder_of_raw_logs(tmp_path: Path) -> None:
     second = iotrace("capture", "--", "touch", "never", cwd=tmp_path)
     assert_one_line_error(second, 2, "another capture", "--raw-dir")
     assert not (tmp_path / "never").exists()
+    (tmp_path / "off").touch()
     assert first.wait() == 5
     assert len(read_trace(tmp_path / "trace.parquet")) > 0
     assert not (tmp_path / "trace.parquet.raw").exists()

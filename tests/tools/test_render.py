@@ -10,10 +10,10 @@ from iotrace.tools.render import (
     format_rate,
     format_seconds,
     format_share,
-    plural,
     printable,
     table,
 )
+from iotrace.traces.words import plural
 
 
 @pytest.mark.parametrize(

@@ -269,6 +269,7 @@ def test_a_trace_without_requests_is_refused(make_trace: Make, root: Path) -> No
         (("--executor", "uring"), "io_uring"),
         (("--repeat", "0"), "--repeat"),
         (("--queue-depth", "0"), "--queue-depth"),
+        (("--queue-depth", "99999999999"), "65536"),
     ],
 )
 def test_options_that_contradict_are_refused(

@@ -1,6 +1,7 @@
 """`iotrace show` on a small trace."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,3 +139,27 @@ def test_a_trace_without_requests_is_shown(make_trace: Make) -> None:
         done = iotrace("show", make_trace(rows, name=f"{len(rows)}.parquet"))
         assert done.returncode == 0, done.stderr
         assert_fits(done.stdout)
+
+
+def test_a_trace_without_tensors_says_so_when_they_are_asked_for(make_trace: Make) -> None:
+    """An empty list could be a broken one."""
+    requests = [row for row in checkpoint_rows() if row.layer == "request"]
+    assert "no tensors" in iotrace("show", make_trace(requests), "--tensors").stdout
+
+
+def test_a_trace_may_have_any_name(small_trace: Path) -> None:
+    """A file name is bytes; an old Latin-1 one is no reason to fail."""
+    other = os.fsdecode(os.fsencode(small_trace.parent) + b"/caf\xe9.parquet")
+    os.rename(small_trace, other)
+    for location in (other, small_trace.parent):
+        done = iotrace("show", location)
+        assert done.returncode == 0, done.stderr
+
+
+def test_huge_numbers_are_rounded_where_they_do_not_fit(make_trace: Make) -> None:
+    """An offset of petabytes is a clock or a driver gone wrong; the table holds all the same."""
+    rows = checkpoint_rows()
+    rows[1] = replace(rows[1], offset=1 << 62, length=1 << 61, result=1 << 61)
+    done = iotrace("show", make_trace(rows), "--requests")
+    assert_fits(done.stdout)
+    assert "4 EiB" in done.stdout

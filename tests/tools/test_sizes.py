@@ -18,6 +18,7 @@ from iotrace.tools.sizes import parse_size
         ("1GiB", 1 << 30),
         ("1.5GiB", 3 << 29),
         ("1TiB", 1 << 40),
+        ("4EiB", 4 << 60),
         ("8MB", 8_000_000),
         ("64B", 64),
     ],

@@ -58,7 +58,7 @@ def test_a_good_tensor_row_has_no_problems() -> None:
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        ({"layer": Strings.of(["request", "wish"])}, "1 rows: unknown layer 'wish'"),
+        ({"layer": Strings.of(["request", "wish"])}, "1 row: unknown layer 'wish'"),
         ({"op": Strings.of(["write", "save"])}, "unknown op in layer request 'save'"),
         ({"api": Strings.constant("telnet", 2)}, "2 rows: unknown api 'telnet'"),
         ({"offset_source": Strings.constant("guess", 2)}, "unknown offset_source 'guess'"),

@@ -12,10 +12,11 @@ import typer
 from iotrace.capture import session
 from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
 from iotrace.tools.output import check_output
-from iotrace.tools.render import format_bytes, format_rate, plural, printable
+from iotrace.tools.render import format_bytes, format_rate, printable
 from iotrace.traces.errors import CaptureError, OutputExistsError
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 from iotrace.traces.writer import write_trace
 
 

@@ -8,13 +8,14 @@ import typer
 
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.output import STDOUT, check_json, write_json
-from iotrace.tools.render import Terminal, format_count, plural, print_facts, print_problems
+from iotrace.tools.render import Terminal, format_count, print_facts, print_problems
 from iotrace.traces.check import check_trace
 from iotrace.traces.digest import workload_digest
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.reader import read_trace
 from iotrace.traces.sharing.leftovers import find_leftovers
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 _SHOWN = 20  # problems on the screen
 

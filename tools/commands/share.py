@@ -23,13 +23,14 @@ from iotrace.tools.output import (
     write_json,
 )
 from iotrace.tools.panels.panel import with_panels
-from iotrace.tools.render import format_count, plural
+from iotrace.tools.render import format_count
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.reader import read_trace
 from iotrace.traces.selection import Selection
 from iotrace.traces.sharing.card import CARD, Card
 from iotrace.traces.sharing.publish import publish
 from iotrace.traces.sharing.share import ShareOptions, read_key
+from iotrace.traces.words import plural
 
 _DISTRIBUTION = "iotrace-toolkit"
 _LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}", re.ASCII)

@@ -77,14 +77,20 @@ def show(
         return
     if files:
         listed = summarize(rows).files
+        if not listed:
+            terminal.print("no files: no request names one")
         print_files(terminal, listed[:shown])
         _say_more(len(listed), shown)
     if tensors:
         found = tensor_rows(rows, shown)
+        if not found.total:
+            terminal.print("no tensors: only requests were recorded")
         print_tensors(terminal, found)
         _say_more(found.total, shown)
     if requests:
         found = request_rows(rows, shown)
+        if not found.total:
+            terminal.print("no requests: only tensors and spans were recorded")
         print_requests(terminal, found)
         _say_more(found.total, shown)
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from typer import Option
 
-from iotrace.replay.options import ReplayOptions
+from iotrace.replay.options import MAX_QUEUE_DEPTH, ReplayOptions
 from iotrace.traces.errors import PlanError
 
 
@@ -31,7 +31,7 @@ class RunPanel:
         ExecutorName.IO_URING
     )
     queue_depth: Annotated[
-        int, Option(metavar="N", min=1, help="Requests in flight per stream.")
+        int, Option(metavar="N", min=1, max=MAX_QUEUE_DEPTH, help="Requests in flight per stream.")
     ] = 1
     repeat: Annotated[int, Option(metavar="N", min=1, help="Runs, after a warm-up.")] = 1
     warm: Annotated[bool, Option("--warm", help="Leave files in the page cache before reads.")] = (

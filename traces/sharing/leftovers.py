@@ -231,7 +231,7 @@ def _bytes(location: str, path: str, texts: tuple[bytes, ...]) -> Iterator[Lefto
     """Yield what is in the bytes of a file: as they are, unpacked, and outside of the columns."""
     long = tuple(text for text in texts if len(text) >= MIN_BINARY_BYTES)
     try:
-        with locate(location).file_system.open_input_file(path) as source:
+        with locate(location).open(path) as source:
             stored = footer(source)
             yield from _texts_in("the footer and its statistics", stored, texts)
             size = source.size()
@@ -254,7 +254,7 @@ def _bytes(location: str, path: str, texts: tuple[bytes, ...]) -> Iterator[Lefto
 
 
 def _outside_columns(location: str, path: str, texts: tuple[bytes, ...]) -> Iterator[Leftover]:
-    with locate(location).file_system.open_input_file(path) as source:
+    with locate(location).open(path) as source:
         described = pq.read_metadata(source)
     for name in described.schema.names:
         if name not in (*COLUMNS, "element"):

@@ -1,0 +1,201 @@
+"""The processes of a job on this host, those without a raw log included.
+
+The layout is `csrc/roster.h`. Most processes of a job touch no file; what they moved is in the
+kernel's count of their parents, some go on after the job, and some can only be seen to start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from iotrace.capture.processes import start_ticks_of
+from iotrace.capture.rawlog import RawLog
+
+PREFIX, SUFFIX = "processes-", ".roster"
+
+ENTRY = np.dtype(
+    [
+        *((name, "<u4") for name in ("kind", "pid", "parent_pid", "reason")),
+        *((name, "<u8") for name in ("boottime_ns", "monotonic_ns")),
+        *((name, "<i8") for name in ("bytes_read", "bytes_written", "base_read", "base_written")),
+        *((name, "<u8") for name in ("explained_read", "explained_written", "dropped_records")),
+        ("text", "S168"),
+    ]
+)
+BEGIN, END, UNWATCHED = 1, 2, 3
+REASONS = {
+    1: "is linked statically; what it did itself was not seen",
+    2: "ran with other privileges; what it did was not seen",
+    3: "does not use this system's C library; what it did was not seen",
+}
+# Linked statically nearly everywhere; asked by Python's ctypes where libraries are, writes nothing.
+HARMLESS_PROGRAMS = ("ldconfig", "ldconfig.real")
+
+
+class Ending(NamedTuple):
+    """What a program had moved when it ended.
+
+    Attributes:
+        total_read, total_written: by the kernel's count since its process began, children
+            included, in bytes.
+        base_read, base_written: what of it is from before the program.
+        explained_read, explained_written: what of it is known, without a log.
+    """
+
+    time_ns: int
+    total_read: int
+    total_written: int
+    base_read: int
+    base_written: int
+    explained_read: int
+    explained_written: int
+    dropped_records: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that a process ran: a process may go through several.
+
+    Attributes:
+        start_ns: CLOCK_MONOTONIC.
+        boottime_ns: the same moment by CLOCK_BOOTTIME, which /proc/PID/stat goes by.
+        ending: None if it was killed, or still runs.
+        has_log: whether it left a raw log.
+    """
+
+    pid: int
+    parent_pid: int
+    name: str
+    start_ns: int
+    boottime_ns: int
+    ending: Ending | None = None
+    has_log: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether its process is there, and not a later one with its pid."""
+        ticks = start_ticks_of(self.pid)
+        if ticks is None:
+            return False
+        started_ns = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        return started_ns <= self.boottime_ns
+
+
+@dataclass(frozen=True)
+class Roster:
+    """All processes that were seen to begin.
+
+    Attributes:
+        processes: the programs of each process, in order.
+        unwatched: sentences about the programs that could not be watched.
+    """
+
+    processes: tuple[tuple[Program, ...], ...] = ()
+    unwatched: tuple[str, ...] = ()
+
+    def by_parent(self) -> Mapping[int, Sequence[tuple[Program, ...]]]:
+        """Return the processes by the pid of their parent."""
+        found: defaultdict[int, list[tuple[Program, ...]]] = defaultdict(list)
+        for process in self.processes:
+            found[process[0].parent_pid].append(process)
+        return found
+
+    def begin_ns(self, pid: int, until_ns: int) -> int:
+        """Return when the program began that a pid ran at some time; 0 if it is not known."""
+        programs = (p for process in self.processes for p in process if p.pid == pid)
+        return max((p.start_ns for p in programs if p.start_ns <= until_ns), default=0)
+
+    def running(self) -> list[Program]:
+        """Return the programs that still run and have left no raw log."""
+        last = (process[-1] for process in self.processes)
+        return [p for p in last if p.ending is None and not p.has_log and p.is_running]
+
+    def without_log(self) -> Iterator[Program]:
+        """Yield the programs that left no raw log."""
+        for process in self.processes:
+            yield from (program for program in process if not program.has_log)
+
+
+def start_roster(raw_dir: Path) -> None:
+    """Make the list of this host's processes, empty; the preload library appends to it."""
+    (raw_dir / f"{PREFIX}{os.uname().nodename}{SUFFIX}").touch(mode=0o600)
+
+
+def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
+    """Read this host's list; without one, nothing is known.
+
+    Args:
+        logs: the raw logs beside it, to know which programs have one.
+    """
+    path = raw_dir / f"{PREFIX}{os.uname().nodename}{SUFFIX}"
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return Roster()
+    entries = np.frombuffer(data, ENTRY, count=len(data) // ENTRY.itemsize)
+    entries = entries[np.argsort(entries["monotonic_ns"], kind="stable")]
+    created: defaultdict[int, list[int]] = defaultdict(list)
+    for log in logs:
+        created[log.header.pid].append(log.header.monotonic_ns)
+    by_pid: defaultdict[int, list[Program]] = defaultdict(list)
+    for entry in entries[np.isin(entries["kind"], (BEGIN, END))]:
+        take_in(entry, by_pid[int(entry["pid"])])
+    processes = (
+        process
+        for pid, programs in by_pid.items()
+        for process in split(mark_logs(programs, created[pid]))
+    )
+    return Roster(tuple(processes), tuple(sentences(entries[entries["kind"] == UNWATCHED])))
+
+
+def take_in(entry: Any, programs: list[Program]) -> None:
+    """Add one entry of a pid to its programs."""
+    if entry["kind"] == BEGIN or not programs:  # a process forked without libc only ends
+        programs.append(
+            Program(
+                pid=int(entry["pid"]),
+                parent_pid=int(entry["parent_pid"]),
+                name=os.fsdecode(entry["text"]),
+                start_ns=int(entry["monotonic_ns"]),
+                boottime_ns=int(entry["boottime_ns"]),
+            )
+        )
+    if entry["kind"] == END:
+        names = ("bytes_read", "bytes_written", *ENTRY.names[8:-1])  # type: ignore[index]
+        ending = Ending(int(entry["monotonic_ns"]), *(int(entry[name]) for name in names))
+        programs[-1] = replace(programs[-1], ending=ending)
+
+
+def mark_logs(programs: Sequence[Program], created_ns: Iterable[int]) -> list[Program]:
+    """Return the programs of a pid with those marked that made a log while they ran."""
+    starts = np.array([program.start_ns for program in programs])
+    logged = set((np.searchsorted(starts, sorted(created_ns), "right") - 1).tolist())
+    return [replace(p, has_log=place in logged) for place, p in enumerate(programs)]
+
+
+def split(programs: Sequence[Program]) -> Iterator[tuple[Program, ...]]:
+    """Yield the processes that had a pid one after the other: each has a parent of its own."""
+    process: list[Program] = []
+    for program in programs:
+        if process and program.parent_pid not in (process[-1].parent_pid, 1):
+            yield tuple(process)
+            process = []
+        process.append(program)
+    if process:
+        yield tuple(process)
+
+
+def sentences(entries: Any) -> Iterator[str]:
+    """Yield once for each program why it could not be watched."""
+    seen = dict.fromkeys(zip(entries["text"].tolist(), entries["reason"].tolist(), strict=True))
+    for text, reason in seen:
+        path = os.fsdecode(text)
+        if os.path.basename(path) not in HARMLESS_PROGRAMS and reason in REASONS:
+            yield f"{path} {REASONS[reason]}"

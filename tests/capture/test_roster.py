@@ -1,0 +1,126 @@
+"""Processes without a raw log: known, counted, and named where they could not be watched."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from iotrace.capture.session import CaptureOptions, capture, remove_raw_dir
+from iotrace.traces.metadata import Completeness
+
+from .preload_job import compile_program
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder that is the current one."""
+    (tmp_path / "job").mkdir()
+    monkeypatch.chdir(tmp_path / "job")
+    return tmp_path / "job"
+
+
+def build(folder: Path, name: str, source: str, *flags: str) -> Path:
+    """Compile a program of csrc."""
+    return compile_program(folder, source, *flags).rename(folder / name)
+
+
+def completeness(*command: str) -> Completeness:
+    """Capture a job that must end well; return what its trace does not hold."""
+    captured = capture(command, CaptureOptions(Path("../raw").absolute()))
+    remove_raw_dir(captured.raw_dir)
+    assert captured.status == 0
+    assert not captured.raw_dir.exists()
+    return captured.trace.metadata.completeness
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sh", "-c", "./static out; true"),
+        ("sh", "-c", "PATH=$PWD:$PATH; static out; true"),
+        ("sh", "-c", "exec ./static out"),
+        ("sh", "-c", "./script out; true"),
+        ("env", "static", "out"),
+        (sys.executable, "-c", "import subprocess as s; s.run(['./static', 'out'], check=True)"),
+        (sys.executable, "-c", "import os; os.execvp('./static', ['static', 'out'])"),
+        (sys.executable, "-c", "import os; os.posix_spawnp('static', ['s', 'out'], os.environ)"),
+    ],
+)
+def test_a_static_child_is_named(
+    job: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy made by busybox or by a Go program is in no raw log."""
+    build(job, "static", "writer.c", "-static")
+    (job / "script").write_text(f"#!{job}/static -x\n")
+    (job / "script").chmod(0o755)
+    monkeypatch.setenv("PATH", f"/no/such/folder:{job}:{os.environ['PATH']}")
+    problem = completeness(*command).problems()[0]
+    assert "static is linked statically; what it did itself was not seen" in problem
+
+
+def test_a_child_with_other_privileges_is_named(job: Path) -> None:
+    """The system starts it without the library."""
+    program = build(job, "privileged", "writer.c")
+    if os.getuid():
+        pytest.skip("giving a file away needs root")
+    os.chown(program, 12345, 12345)
+    program.chmod(0o4755)
+    job.chmod(0o777)
+    problem = completeness("sh", "-c", "./privileged out; true").problems()[0]
+    assert "privileged ran with other privileges" in problem
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo 12 > x; head -c 3000000 /dev/zero | cat | cat | wc -c > /dev/null",
+        "echo 12 > x; (head -c 3000000 /dev/zero | cat) | (cat; true) > /dev/null",
+        "echo 12 > x; yes | head -c 3000000 > /dev/null",  # one is killed by a signal
+        "echo 12 > x; for i in $(seq 200); do /bin/true; done",
+        "echo 12 > x; /sbin/ldconfig -p > /dev/null",
+        "echo 12 > x; $(ls /lib64/ld-*) /bin/true",
+    ],
+)
+def test_what_helpers_move_through_pipes_is_not_missed(job: Path, script: str) -> None:
+    """The kernel counts it for the shell that waits for them."""
+    found = completeness("sh", "-c", script)
+    assert found.problems() == []
+    assert found.processes[0].recorded_bytes_written == 3
+
+
+@pytest.mark.parametrize("script", ["./raw out; true", "echo 12 > x; ./raw out; true"])
+def test_a_child_that_calls_the_kernel_itself_is_noticed(job: Path, script: str) -> None:
+    """Nothing else tells of it: it is dynamic, and has no log."""
+    build(job, "raw", "raw_writer.c")
+    (problem,) = completeness("sh", "-c", script).problems()
+    assert "(raw), or a program it ran, wrote 200000 bytes that were not seen" in problem
+
+
+def test_what_a_child_that_cannot_be_watched_wrote_is_missed_in_its_parent(job: Path) -> None:
+    """The kernel's count of a shell includes its children: the size is known, too."""
+    build(job, "static", "writer.c", "-static")
+    found = completeness("sh", "-c", "echo 12 > x; ./static out; true")
+    assert 200_000 <= found.processes[0].unseen_bytes_written < 201_000
+
+
+def test_a_process_that_outlives_the_job_is_named_before_it_touches_a_file(job: Path) -> None:
+    """What it writes later would otherwise be missing from a trace that calls itself complete."""
+    script = "sleep 60 > /dev/null & echo $! > pid"
+    (problem,) = completeness("sh", "-c", script).problems()
+    os.kill(int((job / "pid").read_text()), signal.SIGKILL)
+    assert "(sleep) still runs: what it does from now on is not in the trace" in problem
+
+
+def test_a_process_that_ends_with_the_job_is_no_problem(job: Path) -> None:
+    """Python's resource tracker, say, ends when it sees that its parent is gone."""
+    assert completeness("sh", "-c", "sleep 0.1 & true").problems() == []
+
+
+def test_a_forked_child_that_goes_on_is_named(job: Path) -> None:
+    """No new program, so nothing but the fork tells of it."""
+    code = "import os, time\npid = os.fork() or time.sleep(60)\nopen('x', 'w').write(str(pid))"
+    problems = completeness(sys.executable, "-c", code).problems()
+    os.kill(int((job / "x").read_text()), signal.SIGKILL)
+    assert ["still runs" in problem for problem in problems] == [True]

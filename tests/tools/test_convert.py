@@ -1,0 +1,111 @@
+"""`iotrace convert` at the command line: guessed formats, what is said, what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from iotrace.tools.commands.convert import convert
+from iotrace.traces.formats.table import FORMATS, exporters, importers
+from iotrace.traces.reader import read_trace
+
+from .command import assert_one_line_error, iotrace
+
+STRACE = """\
+7 1795997927.000001 openat(AT_FDCWD, "/etc/hosts", O_RDONLY) = 3 <0.000001>
+7 1795997927.000002 read(3, ""..., 10) = 10 <0.000001>
+7 1795997927.000003 openat(AT_FDCWD, "/d/a.pt", O_WRONLY|O_CREAT, 0666) = 4 <0.000001>
+7 1795997927.000004 write(4, ""..., 4096) = 4096 <0.000001>
+7 1795997927.000005 close(4) = 0 <0.000001>
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A strace log of a write, and of a read of a system file."""
+    path = tmp_path / "job.log"
+    path.write_text(STRACE)
+    return path
+
+
+def test_the_help_lists_every_format() -> None:
+    """The table is the truth; the help must not lag behind."""
+    lines = dict(re.findall(r"(Read|Written): +((?:.+\n(?: {14}.+\n)*))", convert.__doc__ or ""))
+    for kind, formats in (("Read", importers()), ("Written", exporters())):
+        told = re.split(r"[,\s]+", lines[kind].strip())
+        assert told == ["trace", *(format.name for format in formats)]
+
+
+def test_every_format_has_its_own_name_and_does_something() -> None:
+    """Two of a name would hide each other."""
+    assert len({format.name for format in FORMATS}) == len(FORMATS)
+    assert all(format.read or format.write for format in FORMATS)
+
+
+def test_a_log_is_recognized_and_its_trace_says_where_it_is_from(log: Path) -> None:
+    """No --from is needed; what was left out is told, on stderr and in the trace."""
+    out = log.with_name("trace.parquet")
+    done = iotrace("convert", log, out)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "2 rows on files out of scope left out; --all keeps" in done.stderr
+    assert f"iotrace show {out}" in done.stderr
+    trace = read_trace(out)
+    assert trace.strings("op") == ["open", "write", "close"]
+    (entry,) = trace.metadata.history
+    assert entry.action == "import"
+    assert "strace" in entry.detail and "job.log" in entry.detail and "2 rows" in entry.detail
+    assert iotrace("replay", out, "--dry-run").returncode == 0
+
+
+def test_the_scope_can_be_chosen(log: Path) -> None:
+    """--all, --include and --exclude mean what they mean to capture."""
+    counts = {}
+    for options in (("--all",), ("--all", "--exclude", "*.pt"), ("--include", "/d/*")):
+        out = log.with_name("trace.parquet")
+        assert iotrace("convert", log, out, "--force", "-q", *options).returncode == 0
+        counts[options[-1]] = len(read_trace(out))
+    assert counts == {"--all": 5, "*.pt": 2, "/d/*": 3}
+
+
+def test_an_unknown_input_lists_what_is_known(tmp_path: Path) -> None:
+    """One line, and the user knows what to type."""
+    path = tmp_path / "note.txt"
+    path.write_text("dear diary\n")
+    done = iotrace("convert", path, tmp_path / "t.parquet")
+    assert_one_line_error(done, 2, "--from", *(format.name for format in importers()))
+
+
+def test_an_unknown_output_lists_what_is_known(log: Path) -> None:
+    """A suffix says nothing, so --to must."""
+    done = iotrace("convert", log, log.with_name("out.xyz"))
+    assert_one_line_error(done, 2, "--to", *(format.name for format in exporters()))
+
+
+def test_a_format_that_is_none_lists_what_there_is(log: Path) -> None:
+    """A typo ends with the right spelling on the screen."""
+    done = iotrace("convert", log, log.with_name("t.parquet"), "--from", "straze")
+    assert_one_line_error(done, 2, "straze", "strace")
+
+
+def test_a_broken_line_is_told_by_its_number(log: Path) -> None:
+    """And nothing is written."""
+    log.write_text(STRACE + "oops\n" + STRACE)
+    out = log.with_name("t.parquet")
+    assert_one_line_error(iotrace("convert", log, out, "--from", "strace"), 2, f"{log}, line 6")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("source", ["missing", "."])
+def test_nothing_to_read_is_one_line(source: str, tmp_path: Path) -> None:
+    """No file, or a folder with nothing in it."""
+    done = iotrace("convert", tmp_path / source, tmp_path / "t.parquet")
+    assert_one_line_error(done, 2, str(tmp_path))
+
+
+def test_a_log_of_system_files_alone_says_how_to_keep_them(log: Path) -> None:
+    """An empty trace would be a riddle."""
+    log.write_text("".join(STRACE.splitlines(keepends=True)[:2]))
+    done = iotrace("convert", "-q", log, log.with_name("t.parquet"))
+    assert_one_line_error(done, 2, "--all")

@@ -1,0 +1,110 @@
+"""`iotrace why` on the traces that come with the project, and on small ones."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from iotrace.replay.probe import probe
+from iotrace.replay.probe_cache import load_probe, save_probe
+
+from .command import assert_fits, assert_one_line_error, iotrace
+from .conftest import Make, checkpoint_rows
+
+CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
+
+
+def head(shown: str) -> dict[str, str]:
+    """Return the verdict, the lines before the first empty one, by label."""
+    lines: dict[str, str] = {}
+    label = ""
+    for line in shown.split("\n\n")[0].splitlines():
+        label = line[:9].strip() or label
+        lines[label] = f"{lines.get(label, '')} {line[9:].strip()}".strip()
+    return lines
+
+
+@pytest.mark.parametrize("trace", sorted(CORPUS.glob("*.parquet")), ids=lambda path: path.stem)
+def test_the_verdict_on_every_engine_fits_the_screen(trace: Path, tmp_path: Path) -> None:
+    """Engine, times, requests, bytes and durability come first, within 80 columns."""
+    done = iotrace(
+        "why", trace.name, "--no-probe", cwd=CORPUS, extra_env={"XDG_CACHE_HOME": str(tmp_path)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert_fits(done.stdout)
+    found = head(done.stdout)
+    assert {"trace", "save", "writes", "load", "bytes", "durable", "slowest"} <= set(found)
+    assert "I/O" in found["save"]
+    assert "iotrace replay" in done.stdout or "iotrace sweep" in done.stdout
+    assert "iotrace sweep" in done.stderr
+
+
+def test_a_kept_probe_is_used_and_stands_beside_the_requests(
+    small_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figures of this storage come from an earlier run, without writing again."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = probe(tmp_path, budget_seconds=0.5)
+    save_probe(tmp_path, found)
+    assert load_probe(tmp_path) == found
+    done = iotrace("why", small_trace, "--root", tmp_path, "--json", "-")
+    assert json.loads(done.stdout)["storage"] == json.loads(json.dumps(asdict(found)))
+    shown = iotrace("why", small_trace, "--root", tmp_path).stdout
+    assert "1 MiB: " in head(shown)["here"]
+    assert "this storage" in shown
+
+
+def test_a_folder_that_takes_no_file_costs_only_the_comparison(
+    small_trace: Path, tmp_path: Path
+) -> None:
+    """The verdict needs no storage."""
+    cache = {"XDG_CACHE_HOME": str(tmp_path)}
+    done = iotrace("why", small_trace, "--root", "/proc", extra_env=cache)
+    assert done.returncode == 0
+    assert "no probe" in done.stderr
+    assert "here" not in head(done.stdout)
+
+
+def test_a_broken_cache_of_probes_is_no_error(small_trace: Path, tmp_path: Path) -> None:
+    """It is only a cache."""
+    folder = tmp_path / "iotrace"
+    folder.mkdir()
+    (folder / "probes.json").write_text('{"a": [1')
+    done = iotrace("why", small_trace, "--no-probe", extra_env={"XDG_CACHE_HOME": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_incomplete_trace_says_so_first(make_trace: Make) -> None:
+    """Its figures are lower bounds."""
+    trace = make_trace(problem="12 MiB were mapped and not seen")
+    shown = iotrace("why", trace, "--no-probe").stdout
+    assert shown.startswith("INCOMPLETE")
+    assert "12 MiB were mapped and not seen" in shown
+
+
+def test_the_first_error_comes_before_the_times(make_trace: Make) -> None:
+    """What failed is what the user came for; the way out is the first advice."""
+    rows = checkpoint_rows()
+    rows[2] = replace(rows[2], result=-28)
+    found = head(iotrace("why", make_trace(rows), "--no-probe").stdout)
+    assert list(found)[:2] == ["trace", "error"]
+    assert "No space left on device (ENOSPC)" in found["error"]
+    assert "free some space" in found["change"]
+
+
+def test_json_has_a_list_of_saves_and_loads(small_trace: Path) -> None:
+    """Scripts rely on the keys."""
+    found = json.loads(iotrace("why", small_trace, "--no-probe", "--json", "-").stdout)
+    assert [episode["op"] for episode in found["episodes"]] == ["save", "load"]
+    save = found["episodes"][0]
+    (rank,) = save["ranks"]
+    parts = ("io_seconds", "sync_seconds", "rank_seconds", "between_seconds")
+    assert sum(rank[part] for part in parts) == pytest.approx(rank["seconds"])
+    assert save["durability"]["synced"] == save["durability"]["files"] == 1
+    assert save["amplification"]["over_ranks"] == 1
+
+
+def test_options_that_exclude_each_other_are_refused(small_trace: Path) -> None:
+    """Before anything is probed."""
+    assert_one_line_error(iotrace("why", small_trace, "--no-probe", "--probe-again"), 2, "exclude")

@@ -1,0 +1,253 @@
+"""strace logs as traces: real logs in every form, and the same run seen by our own capture."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from iotrace.traces.check import check_trace
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.formats import strace
+from iotrace.traces.formats.source import Source
+from iotrace.traces.formats.strace_lines import parse_line
+from iotrace.traces.reader import read_trace
+from iotrace.traces.trace import Trace
+
+HERE = Path(__file__).parent
+JOB = HERE / "jobs" / "calls.py"
+SAVE = HERE.parents[1] / "integration" / "jobs" / "save.py"
+IOTRACE = Path(sys.executable).with_name("iotrace")
+FAST = ("--seccomp-bpf", "-e", "trace=file,desc,process,mmap,munmap,sync")
+ODD = 'sub/a ü"\\<b>.bin'
+
+# What calls.py does, by the kernel's rules: op, file, offset, length, result.
+EXPECTED = [
+    ("mkdir", "sub", None, None, 0),
+    ("open", ODD, None, None, 0),
+    ("write", ODD, 0, 1000, 1000),
+    ("write", ODD, 5000, 96, 96),
+    ("write", ODD, 1000, 30, 30),
+    ("read", ODD, 100, 50, 50),
+    ("read", ODD, 4096, 4096, 1000),
+    ("write", ODD, 150, 7, 7),
+    ("sync", ODD, None, None, 0),
+    ("sync", ODD, None, None, 0),
+    ("truncate", ODD, None, 8192, 0),
+    ("allocate", ODD, 0, 16384, 0),
+    ("map", ODD, 4096, 4096, 0),
+    ("unmap", ODD, 4096, 4096, 0),
+    ("close", ODD, None, None, 0),
+    ("rename", ODD, None, None, 0),
+    ("open", "b.bin", None, None, 0),
+    ("write", "b.bin", 16384, 5, 5),
+    ("write", "b.bin", 16389, 3, 3),
+    ("write", "b.bin", 16392, 2, 2),
+    ("close", "b.bin", None, None, 0),
+    ("open", "t.bin", None, None, 0),
+    ("write", "t.bin", 0, 4, 4),
+    ("close", "t.bin", None, None, 0),
+    ("open", "b.bin", None, None, 0),
+    ("open", "copy.bin", None, None, 0),
+    ("read", "b.bin", 0, 4000, 4000),
+    ("write", "copy.bin", 0, 4000, 4000),
+    ("read", "b.bin", 0, 300, 300),
+    ("write", "copy.bin", 4000, 300, 300),
+    ("close", "b.bin", None, None, 0),
+    ("close", "copy.bin", None, None, 0),
+    ("link", "copy.bin", None, None, 0),
+    ("unlink", "link.bin", None, None, 0),
+    ("truncate", "copy.bin", None, 4000, 0),
+    ("mkdir", "gone", None, None, 0),
+    ("rmdir", "gone", None, None, 0),
+    ("open", "missing.bin", None, None, -2),
+    ("open", "at.bin", None, None, 0),
+    ("close", "at.bin", None, None, 0),
+]
+
+
+def optional(trace: Trace, column: str) -> list[int | None]:
+    """Return a column of integers with None for null."""
+    values = zip(trace.ints(column).tolist(), trace.valid(column).tolist(), strict=True)
+    return [value if valid else None for value, valid in values]
+
+
+def rows(trace: Trace, folder: Path) -> list[tuple[object, ...]]:
+    """Return op, name in the folder, offset, length and result of the requests there."""
+    texts = trace.strings("op"), trace.strings("path")
+    columns = [optional(trace, name) for name in ("offset", "length", "result")]
+    return [
+        (op, path.removeprefix(f"{folder}/"), *values)
+        for op, path, *values in zip(*texts, *columns, strict=True)
+        if path and path.startswith(f"{folder}/")
+    ]
+
+
+FORMS = {
+    "one file": ("-f", "-y", "-ttt", "-T"),
+    "without -y": ("-f", "-ttt", "-T"),
+    "nothing but the calls": ("-f",),
+    "time of day": ("-f", "-tt"),
+    "relative times": ("-f", "-r", "-y"),
+    "a file per thread": ("-ff", "-y", "-ttt", "-T"),
+    "a file per thread without -y": ("-ff", "-ttt"),
+    "short times": ("-ff", "-t", "-yy"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_log_gives_the_same_requests(form: str, tmp_path: Path) -> None:
+    """With or without what -y shows, in one file or many: what the kernel did is the same."""
+    work, logs = tmp_path / "work", tmp_path / "logs"
+    work.mkdir()
+    logs.mkdir()
+    options = (*FORMS[form], *FAST, "-o", str(logs / "log"))
+    subprocess.run(["strace", *options, sys.executable, "-S", JOB, work], check=True)
+    source = logs if "-ff" in options else logs / "log"
+
+    trace = strace.read(source)
+
+    assert strace.looks_like(Source.of(source))
+    found = rows(trace, work)
+    assert trace.metadata.command[1] == "-S"
+    if form == "short times":  # all in one second: the order of processes is lost, and that is said
+        assert Counter(row[:2] for row in found) == Counter(row[:2] for row in EXPECTED)
+        assert any("whole seconds" in note for note in trace.metadata.completeness.notes)
+        return
+    assert found == EXPECTED
+    assert check_trace(trace) == []
+    assert [process.parent_pid for process in trace.metadata.processes] == [
+        None,
+        trace.metadata.processes[0].pid,
+    ]
+    assert trace.row_mask(op="sync").sum() == 3  # two of the file, one of everything
+    times_are_known = any("-t" in option for option in options)
+    assert times_are_known or trace.metadata.epoch_realtime_ns == 0
+
+
+def test_the_requests_of_a_renamed_file_are_of_one_file(tmp_path: Path) -> None:
+    """Identity follows the rename, and the name is the one it was opened under."""
+    log = tmp_path / "log"
+    work = tmp_path / "work"
+    work.mkdir()
+    subprocess.run(
+        ["strace", "-f", "-y", *FAST, "-o", log, sys.executable, "-S", JOB, work], check=True
+    )
+    trace = strace.read(log)
+    paths, files = trace.strings("path"), trace.ints("file").tolist()
+    by_name = {path: file for path, file in zip(paths, files, strict=True) if file >= 0}
+    assert by_name[str(work / ODD)] == by_name[str(work / "b.bin")]
+    assert by_name[str(work / "copy.bin")] != by_name[str(work / "b.bin")]
+
+
+def test_strace_and_capture_tell_the_same_of_one_run_of_torch_save(tmp_path: Path) -> None:
+    """Both watch the same process: every request on the checkpoint, in order, is the same."""
+    log, recorded, model = tmp_path / "log", tmp_path / "trace.parquet", tmp_path / "model.pt"
+    subprocess.run(
+        [
+            *("strace", "-f", "-y", "-ttt", "-T", *FAST, "-o", log),
+            *(IOTRACE, "capture", "-q", "-o", recorded, "--", sys.executable, SAVE, model, "4"),
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    imported, captured = strace.read(log), read_trace(recorded).layer("request")
+
+    writes = imported.where(imported.row_mask(op="write"))
+    writer = writes.ints("process")[writes.strings("path").index(str(model))]
+    imported = imported.where(imported.ints("process") == writer)  # not iotrace's own look at it
+
+    on_model = [row for row in rows(imported, tmp_path) if row[1] == "model.pt"]
+    assert len(on_model) > 20
+    assert on_model == [row for row in rows(captured, tmp_path) if row[1] == "model.pt"]
+
+
+# Written from strace's manual, for forms that are hard to have on purpose.
+LINES = {
+    "1795997927.702620 read(3, ..., 5) = 5 <0.000017>": (None, "read", 5, 17_000),
+    '[pid 17] write(3</a = b>, "\\n) = 3"..., 9) = 9': (17, "write", 9, None),
+    '17 00:00:01.5 read(3, "", 1)                  = 0': (17, "read", 0, None),
+    "17 1795997927 close(3) = -1 EBADF (Bad file descriptor)": (17, "close", -1, None),
+    "1795997927.1 (+     0.000004) close(3) = 0": (None, "close", 0, None),
+    "     0.000123 mmap(NULL, 8, PROT_READ, 1, 3, 0) = 0x7f00": (None, "mmap", 0x7F00, None),
+    '<... read resumed>"", 5) = 0': (None, "read", 0, None),
+    "exit_group(0) = ?": (None, "exit_group", None, None),
+    "read(3, 0x7f, 9) = ? ERESTARTSYS (To be restarted)": (None, "read", None, None),
+    'openat(AT_FDCWD</a>, "b", 0) = 3</a/b> <0.1>': (None, "openat", 3, 100_000_000),
+}
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_a_line_is_understood(text: str) -> None:
+    """Thread, call, result, duration."""
+    line = parse_line(text)
+    assert line is not None
+    assert (line.thread, line.name, line.result, line.duration_ns) == LINES[text]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "+++ exited with 0 +++", "--- SIGCHLD {si_signo=SIGCHLD} ---", "strace: hello"]
+)
+def test_a_remark_is_no_call(text: str) -> None:
+    """Exits, signals, and what strace says of itself."""
+    assert parse_line(f"17 {text}" if text and text[0] in "+-" else text) is None
+
+
+def test_a_call_in_two_parts_begins_when_it_began(tmp_path: Path) -> None:
+    """Another thread's line may stand between; the result comes with the second part."""
+    log = tmp_path / "log"
+    log.write_text(
+        '7 1795997927.000001 openat(AT_FDCWD, "/d/a", O_WRONLY|O_CREAT, 0666) = 3 <0.000001>\n'
+        '7 1795997927.000002 write(3, ""..., 10 <unfinished ...>\n'
+        '8 1795997927.000003 openat(AT_FDCWD, "/d/b", O_RDONLY) = 4 <0.000001>\n'
+        "7 1795997927.000009 <... write resumed>) = 10 <0.000006>\n"
+        "7 1795997927.000010 +++ exited with 0 +++\n"
+    )
+    trace = strace.read(log)
+    write = trace.where(trace.row_mask(op="write"))
+    assert (write.ints("start_ns")[0], write.ints("end_ns")[0]) == (1_000, 7_000)
+    assert write.ints("length")[0] == write.ints("result")[0] == 10
+    assert trace.metadata.epoch_realtime_ns == 1_795_997_927_000_001_000
+
+
+def test_what_a_log_does_not_tell_is_said(tmp_path: Path) -> None:
+    """A read at an unknown position has no offset; io_uring's requests are not there."""
+    log = tmp_path / "log"
+    log.write_text(
+        'read(9</d/a>, ""..., 10) = 10\nwrite(8, "", 1) = 1\nio_uring_enter(4, 1, 0, 0) = 1\n'
+    )
+    trace = strace.read(log)
+    assert not trace.valid("offset").any()
+    assert trace.metadata.completeness.unknown_descriptors == 1
+    problems = " ".join(trace.metadata.completeness.problems())
+    for word in ("io_uring_enter", "positions", "-ttt", "-T"):
+        assert word in problems
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("close(3) = 0\nhello\nclose(4) = 0\n", 2),
+        ("close(3) = 0\nclose(x) = 0\nclose(4) = 0\n", 2),
+        ('close(3) = 0\nread(3</a>, "", -5) = -7\n', 2),
+        ('pread64(3</a>, "", 9, 9223372036854775807) = 9\nclose(4) = 0\n', 1),
+    ],
+)
+def test_a_line_that_is_none_is_named(text: str, line: int, tmp_path: Path) -> None:
+    """The user finds it, and does not get half a trace."""
+    log = tmp_path / "log"
+    log.write_text(text)
+    with pytest.raises(
+        TraceFormatError, match=f"log, line {line}: this is no line of a strace log"
+    ):
+        strace.read(log)
+
+
+def test_a_log_that_ends_in_the_middle_of_a_line_is_read(tmp_path: Path) -> None:
+    """strace was killed; what it wrote before is true."""
+    log = tmp_path / "log"
+    log.write_text('fsync(3</d/a>) = 0\nread(3</d/a>, "')
+    assert strace.read(log).strings("op") == ["sync"]

@@ -1,0 +1,298 @@
+"""The verdict on hand-made traces, with every figure known."""
+
+import errno
+import os
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from iotrace.traces.metadata import Metadata, Process
+from iotrace.traces.phases import Phase
+from iotrace.traces.trace import Ints, Shapes, Strings, Trace
+from iotrace.traces.verdict.extents import Extents
+from iotrace.traces.verdict.intervals import Intervals
+from iotrace.traces.verdict.verdict import Finding, Verdict, examine
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class R:
+    """A row; times are in ms."""
+
+    op: str
+    start: float
+    end: float
+    layer: str = "request"
+    path: str = "/c/a.pt"
+    target: str | None = None
+    file: int | None = 0
+    offset: int | None = None
+    length: int | None = None
+    result: int | None = 0
+    flags: int | None = None
+    rank: int = 0
+    thread: int = 0
+    step: int | None = 0
+    engine: str | None = "torch.save"
+    name: str | None = None
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+
+
+def moved(op: str, start: float, end: float, offset: int, length: int, **more: object) -> R:
+    return R(op, start, end, offset=offset, length=length, result=length, **more)
+
+
+def tensor(name: str, offset: int, length: int, op: str = "save", **more: object) -> R:
+    return R(op, 0, 0, layer="tensor", name=name, offset=offset, length=length, file=None, **more)
+
+
+def span(op: str, start: float, end: float, **more: object) -> R:
+    return R(op, start, end, layer="span", file=None, result=None, **more)
+
+
+def verdict_on(*rows: R) -> Verdict:
+    columns: dict[str, object] = {
+        "start_ns": np.array([int(r.start * _MS) for r in rows]),
+        "end_ns": np.array([int(r.end * _MS) for r in rows]),
+        "rank": np.array([r.rank for r in rows]),
+        "process": np.array([r.rank for r in rows]),
+        "thread": np.array([r.thread for r in rows]),
+        "shape": Shapes.of([r.shape for r in rows]),
+    }
+    for field in ("op", "layer", "path", "target", "engine", "name", "dtype"):
+        columns[field] = Strings.of([getattr(r, field) for r in rows])
+    for field in ("file", "offset", "length", "result", "flags", "step"):
+        values = [getattr(r, field) for r in rows]
+        known = np.array([v is not None for v in values])
+        columns[field] = Ints(np.array([v or 0 for v in values], np.int64), known)
+    return examine(Trace.from_columns(columns, Metadata(processes=(Process(1), Process(2)))))
+
+
+def only(verdict: Verdict, phase: Phase = Phase.SAVE) -> Finding:
+    (finding,) = verdict.of(phase)
+    return finding
+
+
+SAVE = (
+    span("save", 0, 10),
+    R("open", 1, 2, flags=_CREATE),
+    moved("write", 2, 4, 0, 100),
+    moved("write", 5, 6, 100, 50),
+    R("sync", 6, 9, flags=0),
+    R("close", 9, 9.5),
+)
+
+
+def test_wall_time_is_split_into_requests_syncs_and_the_rest() -> None:
+    """`Is it the disk, the CPU, or are we waiting?`; the parts add up."""
+    (rank,) = only(verdict_on(*SAVE)).split
+    assert rank.seconds == pytest.approx(0.010)
+    assert rank.io_seconds == pytest.approx(0.0045)  # open 1, writes 3, close 0.5
+    assert rank.sync_seconds == pytest.approx(0.003)
+    assert rank.between_seconds == pytest.approx(0.0025)
+    assert rank.rank_seconds == 0
+    assert rank.gap_seconds == pytest.approx(0.001)
+
+
+def test_a_rank_that_is_done_waits_for_the_last_one() -> None:
+    """The coordinator's manifest comes last, and does not make it the slow rank."""
+    late = [
+        replace(row, rank=1, path="/c/b.pt", start=row.start + 20, end=row.end + 20)
+        for row in SAVE[1:]
+    ]
+    finding = only(
+        verdict_on(
+            *SAVE[1:],
+            *late,
+            span("save", 0, 32),
+            span("save", 0, 32, rank=1),
+            moved("write", 31, 31.5, 0, 10, path="/c/.metadata", file=9),
+            tensor("x", 0, 150),
+            tensor("y", 0, 150, path="/c/b.pt", rank=1),
+        )
+    )
+    first, second = finding.split
+    assert finding.slowest_rank is second
+    assert first.rank_seconds == pytest.approx(0.0195)  # after its close, to the sync of the other
+    assert second.rank_seconds == 0
+    assert second.gap_seconds == pytest.approx(0.021)
+    assert second.gap_before == "open b.pt"
+
+
+def test_the_job_between_an_asynchronous_save_and_its_wait_is_not_the_saves() -> None:
+    """A save in the background costs what it blocks."""
+    finding = only(
+        verdict_on(
+            span("save", 0, 2),
+            moved("write", 3, 5, 0, 100, thread=1),
+            span("wait", 50, 51),
+        )
+    )
+    behind = finding.background
+    assert behind is not None and behind.asynchronous
+    assert behind.call_seconds == pytest.approx(0.002)
+    assert behind.blocked_seconds == pytest.approx(0.003)
+    assert behind.hidden_bytes == 100
+    assert finding.seconds == pytest.approx(0.005)  # the calls, and the writes behind them
+
+
+def test_bytes_are_counted_by_extent_over_ranks_and_within() -> None:
+    """`How many times is every byte read?`"""
+    reads = [
+        moved("read", 1 + r, 2 + r, offset, 100, rank=rank)
+        for r, (rank, offset) in enumerate([(0, 0), (0, 50), (1, 0), (1, 50)])
+    ]
+    amount = only(verdict_on(*reads), Phase.LOAD).amplification
+    assert amount.moved_bytes == 400
+    assert amount.unique_bytes == 150
+    assert amount.rank_unique_bytes == 300
+    assert amount.over_ranks == pytest.approx(400 / 150)
+    assert amount.by_rank == pytest.approx(400 / 300)
+
+
+def test_a_view_is_seen_to_drag_its_storage_along() -> None:
+    """`Is the file bigger than my model?`: 10 floats of a storage of 100 bytes."""
+    amount = only(
+        verdict_on(*SAVE, tensor("w", 0, 100, dtype="float32", shape=(10,)))
+    ).amplification
+    assert amount.spare_bytes == 60
+    assert amount.spare_name == "w"
+    assert amount.tensor_bytes == 100
+    assert amount.foreign_bytes == 50
+
+
+def test_two_tensors_of_one_storage_leave_nothing_over() -> None:
+    """Tied weights share an extent: their needs add up."""
+    rows = [tensor(name, 0, 100, dtype="uint8", shape=(60,)) for name in ("a", "b")]
+    assert only(verdict_on(*SAVE, *rows)).amplification.spare_bytes == 0
+
+
+def test_a_tensor_written_by_two_ranks_counts_twice() -> None:
+    """Replicas that were not deduplicated."""
+    rows = [tensor("w", 0, 100), tensor("w", 0, 100, path="/c/b.pt", rank=1)]
+    amount = only(verdict_on(*SAVE, *rows)).amplification
+    assert amount.repeated_bytes == 100
+    assert [(one.name, one.times) for one in amount.repeated] == [("w", 2)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "durable", "early"),
+    [
+        (SAVE, True, 0),
+        (SAVE[:4], False, 0),
+        ((*SAVE, moved("write", 9.6, 9.7, 150, 8)), False, 1),
+        ((*SAVE[:4], R("sync", 6, 7, file=None, path="/", flags=5)), True, 0),
+        ((SAVE[0], replace(SAVE[1], flags=_CREATE | os.O_DSYNC), *SAVE[2:4]), True, 0),
+        ((*SAVE, moved("write", 12, 13, 150, 8), R("sync", 13, 14, flags=0)), False, 0),
+    ],
+    ids=["synced", "never", "synced before the last write", "sync of all", "O_DSYNC", "late"],
+)
+def test_durable_is_what_was_on_storage_when_the_call_returned(
+    rows: tuple[R, ...], durable: bool, early: int
+) -> None:
+    """`When save() returns, is it on disk?`"""
+    lasting = only(verdict_on(*rows)).durability
+    assert lasting is not None
+    assert lasting.durable is durable
+    assert len(lasting.early) == early
+
+
+def test_a_file_renamed_into_place_is_known_by_its_last_name() -> None:
+    """A temporary name is no other file; a kill leaves the old one."""
+    finding = only(
+        verdict_on(
+            *[replace(row, path="/c/.tmp") for row in SAVE[1:]],
+            R("rename", 9.6, 9.7, path="/c/.tmp", target="/c/a.pt"),
+            tensor("w", 0, 150),
+        )
+    )
+    assert finding.durability is not None
+    assert (finding.durability.renamed, finding.durability.in_place) == (1, 0)
+    assert finding.amplification.foreign_bytes == 0
+    assert finding.slowest.tensors[0].name == "w"
+
+
+def test_the_first_error_is_told_with_the_short_write_before_it() -> None:
+    """`unexpected pos 704 vs 598`: what really happened."""
+    failures = verdict_on(
+        *SAVE[:2],
+        R("open", 0.5, 0.6, path="/c/none", file=None, flags=0, result=-errno.ENOENT),
+        R("write", 2, 4, offset=0, length=100, result=60),
+        R("write", 5, 6, offset=60, length=40, result=-errno.ENOSPC),
+        R("write", 7, 8, offset=60, length=40, result=-errno.EIO),
+        tensor("w", 50, 50),
+    ).failures
+    assert failures.first_error is not None and failures.first_short is not None
+    assert failures.first_error.errno == errno.ENOSPC
+    assert failures.first_error.tensor == "w"
+    assert (failures.errors, failures.short) == (2, 1)
+    assert failures.first_short.moved == 60
+
+
+def test_requests_are_measured_by_size_depth_and_what_joining_would_leave() -> None:
+    """Two threads at a time; the first thread's are adjacent."""
+    shape = only(
+        verdict_on(
+            moved("write", 0, 2, 0, 10),
+            moved("write", 2, 4, 10, 10),
+            moved("write", 0, 4, 100, 20, thread=1),
+        )
+    ).data
+    assert shape is not None
+    assert (shape.count, shape.bytes, shape.typical_bytes) == (3, 40, 10)
+    assert shape.depth == pytest.approx(2.0)
+    assert shape.joined_count == 2
+    assert shape.rate == pytest.approx(40 / 0.004)
+
+
+def test_a_trace_without_checkpoints_has_nothing_to_say() -> None:
+    """No row, no finding, no error."""
+    verdict = verdict_on(R("mkdir", 0, 1, path="/c", file=None, step=None, engine=None))
+    assert all(finding.data is None for finding in verdict.findings)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_extents_agree_with_sets_of_bytes(seed: int) -> None:
+    """Against counting one byte at a time."""
+    random = np.random.default_rng(seed)
+    one, two = (
+        Extents(
+            random.integers(3, size=40), random.integers(60, size=40), random.integers(9, size=40)
+        )
+        for _ in range(2)
+    )
+
+    def as_set(extents: Extents) -> set[tuple[int, int]]:
+        columns = (extents.file.tolist(), extents.offset.tolist(), extents.length.tolist())
+        return {(f, o + i) for f, o, n in zip(*columns, strict=True) for i in range(n)}
+
+    assert one.unique_bytes() == len(as_set(one))
+    assert one.shared_bytes(two) == len(as_set(one) & as_set(two))
+
+
+def test_extents_far_apart_do_not_overflow() -> None:
+    """A hostile trace has offsets near 2^62."""
+    far = np.array([0, (1 << 62) - 8, (1 << 62) - 8])
+    extents = Extents(np.array([0, 1, 2]), far, np.array([4, 4, 4]))
+    assert extents.unique_bytes() == 12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_intervals_agree_with_sets_of_points(seed: int) -> None:
+    """Union, intersection and difference against counting."""
+    random = np.random.default_rng(seed)
+    starts = random.integers(80, size=(2, 12))
+    ends = starts + random.integers(9, size=(2, 12))
+    one, two = (Intervals.of(s, e) for s, e in zip(starts, ends, strict=True))
+    points = [
+        {p for s, e in zip(a.tolist(), b.tolist(), strict=True) for p in range(s, e)}
+        for a, b in zip(starts, ends, strict=True)
+    ]
+    assert one.total == len(points[0])
+    assert one.also(two).total == len(points[0] | points[1])
+    assert one.within(two).total == len(points[0] & points[1])
+    assert one.without(two).total == len(points[0] - points[1])

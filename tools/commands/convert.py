@@ -1,0 +1,185 @@
+"""`iotrace convert`: traces from what other tools record, and files that other tools read."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from iotrace.capture.scope import absolute
+from iotrace.tools.arguments import ForceOption, QuietOption
+from iotrace.tools.output import OutputError, check_output, save_trace
+from iotrace.traces.errors import IotraceError, TraceFormatError
+from iotrace.traces.formats.source import Source
+from iotrace.traces.formats.table import (
+    Format,
+    by_suffix,
+    exporters,
+    guess,
+    import_trace,
+    importers,
+    named,
+)
+from iotrace.traces.location import SUFFIX
+from iotrace.traces.reader import read_trace
+from iotrace.traces.scope import Selection
+from iotrace.traces.summary import summarize
+from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
+
+_TRACE = "trace"
+_PARQUET_MAGIC = b"PAR1"
+_SCOPE = "Which files of an import"
+
+
+def convert(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="IN", help="A trace, a checkpoint, or another tool's log."),
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="What to write; its suffix tells the format.")
+    ],
+    from_format: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="FORMAT", help="Format of IN.", show_default="by its content"
+        ),
+    ] = None,
+    to_format: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FORMAT", help="Format of OUT.", show_default="by its suffix"),
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GLOB",
+            help="Keep only files whose absolute path matches; may be repeated.",
+            show_default="what is written, and what is read outside system folders",
+            rich_help_panel=_SCOPE,
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GLOB",
+            help="Leave out files whose absolute path matches; may be repeated.",
+            show_default="none",
+            rich_help_panel=_SCOPE,
+        ),
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Keep reads of the interpreter, packages and system folders too.",
+            rich_help_panel=_SCOPE,
+        ),
+    ] = False,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Make a trace of another tool's log or of a checkpoint, or of a trace what others read.
+
+    What a format cannot say is told, and stays written in the trace.
+
+    \b
+    Read:     trace, strace
+    Written:  trace
+
+    \b
+    Examples:
+      strace -ff -y -ttt -T -o log/job python train.py
+      iotrace convert log/ trace.parquet
+    """
+    check_output(target, force=force)
+    export = _export_format(target, to_format)
+    wanted, unwanted = (tuple(map(absolute, given or ())) for given in (include, exclude))
+    trace = _read(source, from_format, Selection(wanted, unwanted, everything), quiet)
+    if export is None:
+        save_trace(trace, target, force=force)
+        if not quiet:
+            _describe(trace, target)
+        return
+    assert export.write is not None
+    try:
+        unsaid = export.write(trace, target)
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+    if not quiet:
+        for sentence in unsaid:
+            print(f"iotrace: not said by {export.name}: {sentence}", file=sys.stderr)
+
+
+def _export_format(target: Path, name: str | None) -> Format | None:
+    """Return the format to write; None for a trace."""
+    if name == _TRACE:
+        return None
+    if name is not None:
+        return named(name, exporters())
+    if target.name.endswith(SUFFIX):
+        return None
+    found = by_suffix(target)
+    if found is None:
+        names = ", ".join(format.name for format in exporters())
+        raise IotraceError(
+            f"{target} does not tell a format; end it in {SUFFIX} for a trace, or add --to: {names}"
+        )
+    return found
+
+
+def _read(source: str, name: str | None, selection: Selection, quiet: bool) -> Trace:
+    if name == _TRACE or (name is None and _is_trace(source)):
+        return read_trace(source)
+    path = Path(source)
+    looked_at = Source.of(path)
+    format = named(name, importers()) if name else guess(looked_at)
+    trace, left_out = selection(import_trace(path, format))
+    if left_out:
+        detail = f"{plural(left_out, 'row')} on files out of scope left out"
+        trace = _with_detail(trace, detail)
+        if not quiet:
+            print(f"iotrace: {detail}; --all keeps those of the system", file=sys.stderr)
+    if not len(trace):
+        raise TraceFormatError(
+            f"{path} was read as {format.what} and holds nothing to keep; "
+            "try --all, or another --from"
+        )
+    if not quiet:
+        for problem in trace.metadata.completeness.problems():
+            print(f"iotrace: {problem}", file=sys.stderr)
+    return trace
+
+
+def _with_detail(trace: Trace, detail: str) -> Trace:
+    """Add to what the history says of the import."""
+    *before, last = trace.metadata.history
+    entry = replace(last, detail=f"{last.detail}; {detail}")
+    return trace.with_metadata(replace(trace.metadata, history=(*before, entry)))
+
+
+def _describe(trace: Trace, target: Path) -> None:
+    """Say what the trace holds, and what to type next."""
+    summary = summarize(trace)
+    found = [plural(summary.requests, "request")] if summary.requests else []
+    found += [plural(summary.tensors, "tensor row")] if summary.tensors else []
+    files = len({path for path in trace.strings("path") if path})
+    print(f"iotrace: {', '.join(found) or 'nothing'} on {plural(files, 'file')}", file=sys.stderr)
+    print(f"iotrace: next: iotrace show {shlex.quote(str(target))}", file=sys.stderr)
+
+
+def _is_trace(source: str) -> bool:
+    """Return whether `source` is a trace, or a URI of one."""
+    if "://" in source:
+        return True
+    path = Path(source)
+    if path.is_dir():
+        return any(path.glob(f"[!._]*{SUFFIX}"))
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC

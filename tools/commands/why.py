@@ -1,0 +1,87 @@
+"""`iotrace why`: why a save or a load took as long as it did, and what to change."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from iotrace.replay.probe import Capability, probe
+from iotrace.replay.probe_cache import load_probe, save_probe
+from iotrace.tools.advice import advise
+from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
+from iotrace.tools.output import STDOUT, check_json, write_json
+from iotrace.tools.progress import progress
+from iotrace.tools.render import Terminal
+from iotrace.tools.verdict import print_verdict, to_json
+from iotrace.traces.errors import PlanError
+from iotrace.traces.reader import read_trace
+from iotrace.traces.verdict.verdict import examine
+
+
+def why(
+    trace: TraceArgument,
+    root: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="The folder whose storage the requests are held against; it is probed for a "
+            "few seconds, once a week.",
+        ),
+    ] = Path("."),
+    no_probe: Annotated[
+        bool, typer.Option("--no-probe", help="Write nothing; use an earlier probe if any.")
+    ] = False,
+    probe_again: Annotated[
+        bool, typer.Option("--probe-again", help="Probe even if there is an earlier probe.")
+    ] = False,
+    json_to: JsonOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Say why saves and loads took as long as they did, and what to change.
+
+    The first lines are the verdict: storage, CPU or waiting; the requests against what the
+    storage of --root gives; bytes read or written too often; what failed first; what is durable.
+    The evidence follows, then what to change in the engine's own terms.
+
+    \b
+    Examples:
+      iotrace why trace.parquet
+      iotrace why trace.parquet --root /lustre/me
+      iotrace why trace.parquet --no-probe --json - | jq .episodes[0]
+    """
+    check_json(json_to, force=force)
+    if no_probe and probe_again:
+        raise PlanError("--no-probe and --probe-again exclude each other; leave one out")
+    recording = read_trace(trace)
+    verdict = examine(recording)
+    storage = load_probe(root)
+    if not no_probe and verdict.findings and (storage is None or probe_again):
+        storage = _probe(root)
+    advice = advise(trace, verdict, storage)
+    if json_to != STDOUT:
+        print_verdict(Terminal(), trace, recording.metadata, verdict, advice, storage)
+        _hint(trace, root)
+    if json_to is not None:
+        write_json(to_json(trace, verdict, advice, storage), json_to)
+
+
+def _probe(root: Path) -> Capability | None:
+    """Probe, and keep it; a folder that takes no file is said, and costs the comparison only."""
+    try:
+        with progress() as report:
+            found = probe(root, progress=report)
+    except PlanError as error:
+        print(f"iotrace: no probe: {error}", file=sys.stderr)
+        return None
+    save_probe(root, found)
+    return found
+
+
+def _hint(trace: str, root: Path) -> None:
+    words = ["iotrace", "sweep", trace, "--budget", "5m"]
+    words += ["--root", str(root)] if str(root) != "." else []
+    print(f"iotrace: next: {shlex.join(words)}", file=sys.stderr)

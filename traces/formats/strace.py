@@ -1,0 +1,213 @@
+"""Import of strace logs: one file, with or without -f, or the folder of files of -ff -o.
+
+What strace shows and how it is read: the descriptors are followed through open, dup, fork, exec
+and close, positions through lseek, read and write, so that -y helps and is not needed. Requests of
+io_uring and libaio are not in such a log.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.formats.lines import Lines, parsing
+from iotrace.traces.formats.rows import Rows, noted
+from iotrace.traces.formats.source import Source
+from iotrace.traces.formats.strace_calls import UNSEEN, handle, handled
+from iotrace.traces.formats.strace_lines import Kind, Line, parse_line, unwrapped
+from iotrace.traces.formats.strace_state import Machine
+from iotrace.traces.metadata import Metadata
+from iotrace.traces.trace import Trace
+
+NAME = "strace"
+_PER_THREAD = re.compile(r"\.(\d+)$")
+_STEP_NS = 1000  # from one line to the next where the log has no times
+
+
+def looks_like(source: Source) -> bool:
+    """Return whether the first lines are strace's."""
+    if source.is_folder:
+        files = _thread_files(source.path)
+        return bool(files) and looks_like(Source.of(files[0][1]))
+    lines = [line for line in source.first_lines(20) if line.strip()]
+    calls = 0
+    for line in lines:
+        try:
+            calls += parse_line(line) is not None
+        except ValueError:
+            return False
+    return calls > 0
+
+
+def read(path: Path) -> Trace:
+    """Return the requests of a log.
+
+    Raises:
+        TraceFormatError: a line is none of strace's; it is named.
+    """
+    files = _thread_files(path) if path.is_dir() else [(None, path)]
+    if not files:
+        raise TraceFormatError(f"{path} has no files NAME.PID as `strace -ff -o NAME` writes them")
+    log = _Log()
+    for call in _merged([_timed(tid, file, log) for tid, file in files]):
+        log.take(call)
+    return log.finish(len(files) > 1)
+
+
+def _thread_files(folder: Path) -> list[tuple[int | None, Path]]:
+    found = [(_PER_THREAD.search(path.name), path) for path in folder.iterdir() if path.is_file()]
+    return sorted((int(match[1]), path) for match, path in found if match)
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """A line and its time: realtime, or since the log's beginning."""
+
+    ns: int
+    tid: int
+    line: Line
+    source: Lines
+
+    def __lt__(self, other: _Timed) -> bool:
+        return self.ns < other.ns
+
+
+class _Log:
+    """The rows of a log, and what has been seen of its form."""
+
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self.rows = Rows()
+        self.forms: Counter[str] = Counter()
+        self._unseen: Counter[str] = Counter()
+        self._begun: dict[int, tuple[int, Line]] = {}
+
+    def take(self, call: _Timed) -> None:
+        """Add what one line tells."""
+        line = call.line
+        with parsing(call.source, "strace log"):
+            if line.kind is Kind.BEGIN:
+                self._begun[call.tid] = call.ns, line
+                if line.name in ("clone", "clone3", "fork", "vfork"):
+                    self.machine.space(call.tid)
+                    self.machine.expect(call.tid, "CLONE_THREAD" in line.text)
+                return
+            start_ns, text, was_split = call.ns, line.text, line.kind is Kind.END
+            if was_split:
+                begun = self._begun.pop(call.tid, None)
+                if begun is None or begun[1].name != line.name:
+                    self.machine.lost["beginnings"] += 1
+                    return
+                start_ns, text = begun[0], begun[1].text + line.text
+            end_ns = None if line.duration_ns is None else start_ns + line.duration_ns
+            if end_ns is None and was_split and "none" not in self.forms:
+                end_ns = max(call.ns, start_ns)
+            if line.name in UNSEEN:
+                self._unseen[line.name] += 1
+            if line.result is None or not handled(line.name):
+                return
+            for op, values in handle(self.machine, call.tid, line, text, was_split):
+                self._add(call.tid, op, start_ns, end_ns, values)
+
+    def _add(
+        self, tid: int, op: str, start_ns: int, end_ns: int | None, values: dict[str, Any]
+    ) -> None:
+        space = self.machine.space(tid)
+        values |= {"process": space.number, "thread": space.thread(tid)}
+        self.rows.add(op, start_ns, end_ns=end_ns, api="posix", **values)
+
+    def finish(self, has_files: bool) -> Trace:
+        """Return the trace."""
+        if not self.forms:
+            raise TraceFormatError("the strace log has no calls; was it cut short?")
+        spaces = self.machine.spaces
+        command = next((space.argv for space in spaces if space.argv), ())
+        metadata = Metadata(
+            command=command,
+            processes=tuple(space.described() for space in spaces),
+            completeness=noted(
+                *self._notes(has_files), unknown_descriptors=self.machine.lost["descriptors"]
+            ),
+        )
+        return self.rows.finish(metadata, is_realtime="realtime" in self.forms)
+
+    def _notes(self, has_files: bool) -> Iterator[str]:
+        if "none" in self.forms:
+            yield "the strace log has no times (-ttt): only the order of the lines is known"
+        elif "relative" in self.forms and has_files:
+            yield "the strace logs have relative times (-r): their threads' order is not known"
+        if self.forms["seconds"] and has_files:
+            yield (
+                "the strace logs have whole seconds (-t): the order of their threads is not known, "
+                "nor positions that processes share"
+            )
+        if "day" in self.forms:
+            yield "the strace log has times of day (-t, -tt): the date is not known"
+        if "durations" not in self.forms:
+            yield "the strace log has no durations (-T): most ends of requests are not known"
+        for name, count in sorted(self._unseen.items()):
+            yield f"{count} calls of {name}: strace does not show the requests behind them"
+        for what, count in sorted(self.machine.lost.items()):
+            if what != "descriptors":
+                yield f"{count} {_LOST[what]}"
+        if self._begun:
+            yield f"{len(self._begun)} calls had not returned at the end of the strace log"
+
+
+_LOST = {
+    "positions": "reads and writes at positions that the strace log does not tell",
+    "folders": "paths relative to a folder that the strace log does not tell (-y shows it)",
+    "beginnings": "calls of which the strace log has the end alone",
+}
+
+
+def _timed(tid: int | None, path: Path, log: _Log) -> Iterator[_Timed]:
+    """Yield the calls of one file with their times."""
+    lines = Lines(path)
+    last_ns, torn = 0, None
+    for text in lines:
+        if torn is not None:
+            raise torn
+        try:
+            with parsing(lines, "strace log"):
+                line = parse_line(text)
+        except TraceFormatError as error:
+            torn = error  # the last line of a killed strace is no error
+            continue
+        if line is None:
+            continue
+        last_ns = _time(line, last_ns, log.forms)
+        if line.duration_ns is not None:
+            log.forms["durations"] = 1
+        who = tid if line.thread is None else line.thread
+        yield _Timed(last_ns, who or 0, line, lines)
+        if line.duration_ns is not None and "none" in log.forms:
+            last_ns += line.duration_ns
+    if torn is not None and lines.number == 1:
+        raise torn
+
+
+def _time(line: Line, last_ns: int, forms: Counter[str]) -> int:
+    stamp = line.stamp
+    if stamp.realtime_ns is not None:
+        forms["realtime"] = 1
+        return stamp.realtime_ns
+    if stamp.day_ns is not None:
+        forms["day"] = 1
+        forms["seconds"] |= stamp.day_ns % 10**9 == 0
+        return unwrapped(stamp.day_ns, last_ns)
+    if stamp.since_last_ns is not None:
+        forms["relative"] = 1
+        return last_ns + stamp.since_last_ns
+    forms["none"] = 1
+    return last_ns + _STEP_NS
+
+
+def _merged(files: Sequence[Iterator[_Timed]]) -> Iterator[_Timed]:
+    return heapq.merge(*files) if len(files) > 1 else files[0]

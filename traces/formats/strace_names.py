@@ -1,0 +1,161 @@
+"""Calls on names, descriptors and processes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from iotrace.traces.formats.strace_call import Call, Found, flags_of, is_folder
+from iotrace.traces.formats.strace_lines import split_arguments, unescaped, unquoted
+from iotrace.traces.formats.strace_state import Descriptor, is_regular
+
+_OPEN_FLAGS = {name: getattr(os, name) for name in dir(os) if name.startswith("O_")}
+_OPEN_FLAGS["O_LARGEFILE"] = 0  # says nothing on 64 bits
+_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
+_DEFAULT_EXEC_STATE = ("FD_CLOEXEC", "O_CLOEXEC", "SOCK_CLOEXEC")
+
+
+def open_file(call: Call) -> Found:
+    at = call.name in ("openat", "openat2")
+    path = call.path(1, 0) if at else call.path(0)
+    if call.name == "creat":
+        flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
+    else:
+        text = call.arguments[2 if at else 1]
+        if call.name == "openat2":
+            text = text.partition("flags=")[2].split(",")[0].rstrip("}")
+        flags = flags_of(text, _OPEN_FLAGS)
+    opens_folder = bool(flags & os.O_DIRECTORY) and not flags & _TMPFILE
+    if call.failed:
+        if not opens_folder and is_regular(path):
+            yield "open", {"path": path, "flags": flags, "result": call.code}
+        return
+    shown = call.line.result_path
+    if shown is not None and shown.startswith("/"):
+        path = unescaped(shown).removesuffix("(deleted)")
+    machine, space = call.machine, call.space
+    if not is_regular(path):
+        space.descriptors[call.result] = Descriptor(None)
+        return
+    file = machine.open(space, call.result, path, bool(flags & os.O_CLOEXEC))
+    file.is_folder = opens_folder
+    file.appends = bool(flags & os.O_APPEND)
+    makes = flags & os.O_CREAT and flags & os.O_EXCL
+    if makes or flags & os.O_TRUNC:
+        machine.names.sizes[file.file] = 0
+    if not is_folder(machine, file):
+        yield "open", {"path": path, "file": file.file, "flags": flags, "result": 0}
+
+
+def close_file(call: Call) -> Found:
+    fd, shown = call.fd()
+    if fd is None:
+        return
+    known = call.space.descriptors.get(fd)
+    file = None if known is None and shown is None else call.file()
+    known = call.space.descriptors.pop(fd, None)
+    others = [other.file for other in call.space.descriptors.values()]
+    if file is not None and not (known and any(other is known.file for other in others)):
+        yield "close", {"path": file.path, "file": file.file, "result": call.code}
+
+
+def two_names(op: str) -> Callable[[Call], Found]:
+    def handler(call: Call) -> Found:
+        if call.name in ("rename", "link"):
+            path, target = call.path(0), call.path(1)
+        else:
+            path, target = call.path(1, 0), call.path(3, 2)
+        names = call.machine.names
+        values = {"path": path, "target": target, "file": names.find(path), "result": call.code}
+        if not call.failed:
+            (names.rename if op == "rename" else names.link)(path, target)
+        yield op, values
+
+    return handler
+
+
+def one_name(op: str) -> Callable[[Call], Found]:
+    def handler(call: Call) -> Found:
+        at = call.name.endswith("at")
+        path = call.path(1, 0) if at else call.path(0)
+        names = call.machine.names
+        done = op
+        if call.name == "unlinkat" and "AT_REMOVEDIR" in call.arguments[2]:
+            done = "rmdir"
+        values: dict[str, Any] = {"path": path, "result": call.code}
+        if done == "unlink":
+            values["file"] = names.find(path)
+            if not call.failed:
+                names.unlink(path)
+        elif done == "mkdir" and not call.failed:
+            names.folders.add(path)
+        elif done == "rmdir" and not call.failed:
+            names.folders.discard(path)
+        yield done, values
+
+    return handler
+
+
+def duplicate(call: Call) -> Found:
+    if not call.failed and (call.name != "fcntl" or "F_DUPFD" in call.arguments[1]):
+        fd, _ = call.fd()
+        known = call.space.descriptors.get(-1 if fd is None else fd)
+        closes = "CLOEXEC" in "".join(call.arguments[1:])
+        file = known.file if known else call.file()
+        if known or file:
+            call.space.descriptors[call.result] = Descriptor(file, closes)
+    elif call.name == "fcntl" and "F_SETFD" in call.arguments[1] and not call.failed:
+        fd, _ = call.fd()
+        known = call.space.descriptors.get(-1 if fd is None else fd)
+        if known:
+            known.closes_on_exec = "FD_CLOEXEC" in call.arguments[2]
+    yield from ()
+
+
+def no_file(call: Call) -> Found:
+    """Give descriptors that are no files: of sockets, pipes, timers."""
+    closes = any(word in argument for argument in call.arguments for word in _DEFAULT_EXEC_STATE)
+    if not call.failed:
+        text = call.arguments[0] if call.name.startswith("pipe") else ""
+        text = call.arguments[3] if call.name == "socketpair" else text
+        fds = [int(word) for word in re.findall(r"(?<![\w:])\d+(?=[<,\]])", text)] or [call.result]
+        for fd in fds:
+            call.space.descriptors[fd] = Descriptor(None, closes)
+    yield from ()
+
+
+def create(call: Call) -> Found:
+    if call.result > 0:
+        is_thread = "CLONE_THREAD" in " ".join(call.arguments)
+        call.machine.born(call.tid, call.result, is_thread, call.was_split)
+    yield from ()
+
+
+def execute(call: Call) -> Found:
+    if not call.failed:
+        space = call.space
+        texts = split_arguments(call.arguments[1].strip("[]")) if "[" in call.arguments[1] else []
+        space.argv = tuple(unquoted(text) + "..." * text.endswith("...") for text in texts)
+        kept = {fd: d for fd, d in space.descriptors.items() if not d.closes_on_exec}
+        space.descriptors = kept
+        space.mappings.clear()
+    yield from ()
+
+
+def change_folder(call: Call) -> Found:
+    if not call.failed:
+        if call.name == "chdir":
+            call.space.cwd = call.path(0)
+        else:
+            fd, shown = call.fd()
+            known = call.space.descriptors.get(-1 if fd is None else fd)
+            call.space.cwd = shown or (known.file.path if known and known.file else None)
+    yield from ()
+
+
+def current_folder(call: Call) -> Found:
+    if not call.failed:
+        call.space.cwd = unquoted(call.arguments[0])
+    yield from ()

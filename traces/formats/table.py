@@ -1,0 +1,111 @@
+"""The formats that a trace is made of, or becomes: one line each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.formats import strace
+from iotrace.traces.formats.rows import tool_version
+from iotrace.traces.formats.source import Source
+from iotrace.traces.metadata import HistoryEntry
+from iotrace.traces.trace import Trace
+
+
+@dataclass(frozen=True)
+class Format:
+    """One foreign format.
+
+    Attributes:
+        name: as typed after --from and --to.
+        what: in words.
+        suffixes: of its files, the usual one first; for a target they choose the format.
+        looks_like: whether an input is of this format, by content; None: never guessed.
+        read: returns the trace; None: no import.
+        write: writes a trace to a path and returns what it could not say; None: no export.
+    """
+
+    name: str
+    what: str
+    suffixes: tuple[str, ...] = ()
+    looks_like: Callable[[Source], bool] | None = None
+    read: Callable[[Path], Trace] | None = None
+    write: Callable[[Trace, Path], Sequence[str]] | None = None
+
+
+# In the order of guessing: the strictest first.
+FORMATS: tuple[Format, ...] = (
+    Format(
+        strace.NAME,
+        "strace log, of one file or of -ff",
+        (".strace",),
+        looks_like=strace.looks_like,
+        read=strace.read,
+    ),
+)
+
+
+def importers() -> tuple[Format, ...]:
+    """Return the formats that can be read."""
+    return tuple(format for format in FORMATS if format.read)
+
+
+def exporters() -> tuple[Format, ...]:
+    """Return the formats that can be written."""
+    return tuple(format for format in FORMATS if format.write)
+
+
+def guess(source: Source) -> Format:
+    """Return the format of an input, by its content.
+
+    Raises:
+        TraceFormatError: it is none that is known.
+    """
+    for format in importers():
+        if format.looks_like and format.looks_like(source):
+            return format
+    names = ", ".join(format.name for format in importers())
+    raise TraceFormatError(
+        f"{source.path} is of no format that is known by its content; name one with --from: {names}"
+    )
+
+
+def named(name: str, among: Sequence[Format]) -> Format:
+    """Return a format by its name.
+
+    Raises:
+        TraceFormatError: there is none.
+    """
+    for format in among:
+        if format.name == name:
+            return format
+    names = ", ".join(format.name for format in among)
+    raise TraceFormatError(f"no format {name!r}; choose one of {names}")
+
+
+def by_suffix(path: Path) -> Format | None:
+    """Return the format that the end of a target's name chooses, if any."""
+    for format in exporters():
+        if path.name.lower().endswith(format.suffixes):
+            return format
+    return None
+
+
+def import_trace(path: Path, format: Format) -> Trace:
+    """Read a foreign file and note in the trace's history where it came from.
+
+    Raises:
+        TraceFormatError: it is not of this format.
+    """
+    assert format.read is not None
+    trace = format.read(path)
+    entry = HistoryEntry(
+        "import",
+        detail=f"{format.what}: {path.name}",
+        realtime_ns=time.time_ns(),
+        tool_version=tool_version(),
+    )
+    return trace.with_metadata(trace.metadata.with_history(entry))

@@ -1,0 +1,82 @@
+"""What every program reads to get started: no part of what a job means to store or load."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+
+import numpy as np
+
+from iotrace.traces.columns import Mask
+from iotrace.traces.trace import Trace
+
+# `*` also matches `/`. Devices are not listed: whoever reads a disk means it.
+SYSTEM_GLOBS = (
+    *("/usr/*", "/lib/*", "/lib32/*", "/lib64/*", "/bin/*", "/sbin/*"),
+    *("/etc/*", "/proc/*", "/sys/*", "/run/*"),
+    *("*.so", "*.so.[0-9]*"),
+    *("*/lib/python[0-9].[0-9]*/*", "*/site-packages/*", "*/dist-packages/*"),
+    *("*.py", "*.pyc", "*/pyvenv.cfg", "*/bin/python*", "*.dist-info/*", "*.egg-info/*"),
+    *("*/.git/*", "*/conda-meta/*"),
+)
+_CHANGING_OPS = (
+    *("write", "sync", "allocate", "truncate", "rename", "link", "unlink", "mkdir", "rmdir"),
+    *("save", "load"),
+)
+
+
+def matcher(globs: Sequence[str]) -> re.Pattern[str]:
+    """Return what matches a whole path that one of the globs matches.
+
+    >>> bool(matcher(["*.py", "/etc/*"]).match("/home/a/b.py"))
+    True
+    >>> bool(matcher([]).match("/home/a/b.py"))
+    False
+    """
+    return re.compile("|".join(map(translate, globs)) if globs else r"(?!)")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which files of a foreign trace to keep: those written, and those read outside the system.
+
+    Attributes:
+        include: globs on absolute paths; if there are any, only these are kept.
+        exclude: left out always.
+        everything: keep what is only read of system files too.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    everything: bool = False
+
+    def __call__(self, trace: Trace) -> tuple[Trace, int]:
+        """Return the rows to keep, and how many were left out.
+
+        Rows without a path stay.
+        """
+        codes, paths = trace.codes("path")
+        include, exclude = matcher(self.include), matcher(self.exclude)
+        system = matcher(() if self.everything else SYSTEM_GLOBS)
+        wanted = [
+            exclude.match(path) is None and (not self.include or include.match(path) is not None)
+            for path in paths
+        ]
+        needed = [system.match(path) is None for path in paths]
+        keep = np.array([*wanted, True])[codes]  # code -1, null, is the last
+        keep &= np.array([*needed, True])[codes] | _is_changed(trace)
+        return (trace, 0) if keep.all() else (trace.where(keep), int((~keep).sum()))
+
+
+def _is_changed(trace: Trace) -> Mask:
+    """Return which rows are on a file that some request changes, or is opened to."""
+    opens = trace.row_mask(op="open") & trace.valid("flags")
+    writable = (trace.ints("flags", null=0) & os.O_ACCMODE) != os.O_RDONLY
+    changes = trace.row_mask(op=_CHANGING_OPS) | (opens & writable)
+    file, codes = trace.ints("file"), trace.codes("path")[0]
+    by_file = np.isin(file, np.unique(file[changes & (file >= 0)])) & (file >= 0)
+    by_name = (file < 0) & np.isin(codes, np.unique(codes[changes & (codes >= 0)]))
+    return np.asarray(by_file | by_name)

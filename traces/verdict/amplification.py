@@ -1,0 +1,175 @@
+"""How many bytes a save or load moves for each byte it needs, and how often it opens a file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotrace.traces.phases import Phase
+from iotrace.traces.trace import Trace
+from iotrace.traces.verdict.episodes import Episode
+from iotrace.traces.verdict.extents import Extents
+from iotrace.traces.verdict.requests import Requests
+
+_ITEM_BYTES = {
+    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
+    **dict.fromkeys(("float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
+    **dict.fromkeys(("int8", "uint8", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
+    "complex128": 16,
+}
+
+
+@dataclass(frozen=True)
+class RepeatedTensor:
+    """A tensor that a save wrote more than once, under one name and part."""
+
+    name: str
+    times: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Amplification:
+    """Bytes of one save or load, counted in several ways.
+
+    Attributes:
+        moved_bytes: as the completions tell.
+        unique_bytes: different bytes of files among them, over all ranks.
+        rank_unique_bytes: different bytes per process, added up.
+        tensor_bytes: different bytes of files that tensors take.
+        foreign_bytes: moved, unique, and of no tensor; 0 where no tensor was seen.
+        spare_bytes: that tensors take beyond their shape: a view drags its whole storage along.
+        spare_name: the tensor with most of them.
+        opens: of files, and `files` how many different ones; `most_openers` the most processes
+            that open one file, `most_opened` its path.
+        lookups: stat and getxattr requests.
+        repeated: tensors written more than once, the largest first.
+        repeated_bytes: written beyond the first time.
+    """
+
+    moved_bytes: int
+    unique_bytes: int
+    rank_unique_bytes: int
+    tensor_bytes: int
+    foreign_bytes: int
+    spare_bytes: int
+    spare_name: str | None
+    opens: int
+    files: int
+    most_openers: int
+    most_opened: str | None
+    lookups: int
+    repeated: tuple[RepeatedTensor, ...]
+    repeated_bytes: int
+
+    @property
+    def by_rank(self) -> float | None:
+        """Moved bytes per different byte within a rank."""
+        return self.moved_bytes / self.rank_unique_bytes if self.rank_unique_bytes else None
+
+    @property
+    def over_ranks(self) -> float | None:
+        """Moved bytes per different byte over all ranks."""
+        return self.moved_bytes / self.unique_bytes if self.unique_bytes else None
+
+
+def amplification(episode: Episode, trace: Trace) -> Amplification:
+    """Return the counts of one episode; `trace` has the tensors."""
+    requests = episode.requests
+    ops = ("write",) if episode.phase == Phase.SAVE else ("read", "fault")
+    rows = requests.where(requests.is_op(*ops) & (requests.home >= 0))
+    extents = Extents(rows.home.astype(np.int64), rows.offset, rows.moved)
+    by_rank = Extents(
+        rows.home.astype(np.int64) + (rows.process + 1) * len(requests.homes),
+        rows.offset,
+        rows.moved,
+    )
+    tensors = _tensors(episode, trace)
+    lying = _tensor_extents(tensors, requests.homes)
+    unique_bytes = extents.unique_bytes()
+    foreign = unique_bytes - extents.shared_bytes(lying) if len(tensors) else 0
+    repeated = _repeated(tensors) if episode.phase == Phase.SAVE else ()
+    opens = requests.where(requests.is_op("open") & (requests.home >= 0))
+    most_openers, most_opened = _most_openers(opens)
+    spare_bytes, spare_name = _spare(tensors)
+    return Amplification(
+        moved_bytes=int(rows.moved.sum()),
+        unique_bytes=unique_bytes,
+        rank_unique_bytes=by_rank.unique_bytes(),
+        tensor_bytes=lying.unique_bytes(),
+        foreign_bytes=foreign,
+        spare_bytes=spare_bytes,
+        spare_name=spare_name,
+        opens=len(opens),
+        files=len(np.unique(opens.home)),
+        most_openers=most_openers,
+        most_opened=most_opened,
+        lookups=int(requests.is_op("stat", "getxattr").sum()),
+        repeated=repeated,
+        repeated_bytes=sum(tensor.bytes * (tensor.times - 1) for tensor in repeated),
+    )
+
+
+def _tensors(episode: Episode, trace: Trace) -> Trace:
+    rows = trace.row_mask(layer="tensor", op=episode.name)
+    return trace.where(rows & (trace.ints("step") == episode.step))
+
+
+def _tensor_extents(tensors: Trace, paths: list[str]) -> Extents:
+    codes, texts = tensors.codes("path")
+    place = {path: i for i, path in enumerate(paths)}
+    lookup = np.array([*(place.get(text, len(paths) + i) for i, text in enumerate(texts)), -1])
+    return Extents(lookup[codes], tensors.ints("offset"), tensors.ints("length", null=0))
+
+
+def _spare(tensors: Trace) -> tuple[int, str | None]:
+    """Return the bytes that extents have beyond what the tensors in them need.
+
+    Several tensors may lie in one extent (one storage): their needs add up.
+    """
+    sizes = tensors.ints("length", null=0).tolist()
+    places = zip(tensors.codes("path")[0].tolist(), tensors.ints("offset").tolist(), strict=True)
+    columns = (places, sizes, tensors.strings("dtype"), tensors.shapes(), tensors.strings("name"))
+    left: dict[tuple[int, int], int] = {}
+    names: dict[tuple[int, int], str | None] = {}
+    for place, size, dtype, shape, name in zip(*columns, strict=True):
+        item_bytes = _ITEM_BYTES.get(dtype or "")
+        if item_bytes is None or shape is None:
+            left[place] = 0
+            continue
+        left[place] = left.get(place, size) - item_bytes * math.prod(shape)
+        names[place] = name
+    spare = {place: count for place, count in left.items() if count > 0}
+    if not spare:
+        return 0, None
+    return sum(spare.values()), names[max(spare, key=lambda place: spare[place])]
+
+
+def _repeated(tensors: Trace) -> tuple[RepeatedTensor, ...]:
+    """Return the parts of tensors that lie at more than one place."""
+    length, offset = tensors.ints("length", null=0), tensors.ints("offset")
+    known = (length > 0) & (offset >= 0) & (tensors.codes("path")[0] >= 0)
+    rows = tensors.where(known)
+    codes, names = rows.codes("name")
+    start = rows.ints("tensor_offset", null=0)
+    part = np.stack([codes.astype(np.int64), start, rows.ints("length")])
+    place = np.stack([rows.codes("path")[0].astype(np.int64), rows.ints("offset")])
+    different = np.unique(np.concatenate([part, place]), axis=1)
+    parts, times = np.unique(different[:3], axis=1, return_counts=True)
+    found = [
+        RepeatedTensor(names[code], count, size)
+        for (code, _, size), count in zip(parts.T.tolist(), times.tolist(), strict=True)
+        if count > 1 and code >= 0
+    ]
+    return tuple(sorted(found, key=lambda one: -one.bytes * (one.times - 1)))
+
+
+def _most_openers(opens: Requests) -> tuple[int, str | None]:
+    if not len(opens):
+        return 0, None
+    pairs = np.unique(np.stack([opens.home.astype(np.int64), opens.process]), axis=1)
+    paths, counts = np.unique(pairs[0], return_counts=True)
+    return int(counts.max()), opens.homes[int(paths[counts.argmax()])]

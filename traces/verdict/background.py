@@ -1,0 +1,74 @@
+"""How far a save goes on while the job goes on: what it blocked, what ran behind its back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotrace.traces.verdict.episodes import Episode, Span
+from iotrace.traces.verdict.intervals import Intervals
+
+_BLOCKING_SPANS = ("save", "stage", "wait", "commit")
+
+
+@dataclass(frozen=True)
+class Background:
+    """One save, as the threads that asked for it saw it; the process with most I/O outside.
+
+    Attributes:
+        call_seconds: until the saving call returned.
+        blocked_seconds: in calls of the engine in all: save, stage, wait, commit.
+        io_seconds: writes in flight, of the process.
+        hidden_seconds: of these, outside those calls: the job went on.
+        hidden_bytes: whose writes began outside those calls.
+        waited_seconds: of the blocked time, in `wait` and `commit`.
+    """
+
+    call_seconds: float
+    blocked_seconds: float
+    io_seconds: float
+    hidden_seconds: float
+    hidden_bytes: int
+    waited_seconds: float
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether anything was written outside the calls."""
+        return self.hidden_bytes > 0
+
+
+def background(episode: Episode) -> Background | None:
+    """Return what went on in the background of a save; `None` where no call was seen."""
+    processes = {span.process for span in episode.spans if span.op == "save"}
+    found = [_of_process(episode, process) for process in sorted(processes)]
+    return max(found, key=lambda one: (one.hidden_bytes, one.blocked_seconds), default=None)
+
+
+def _of_process(episode: Episode, process: int) -> Background:
+    spans = [s for s in episode.spans if s.process == process and s.op in _BLOCKING_SPANS]
+    # What the engine marks in threads of its own does not block the thread that asked.
+    asker = min(spans, key=lambda span: (span.op != "save", span.start_ns)).thread
+    own = [span for span in spans if span.thread == asker]
+    blocked = _union(own)
+    waited = _union([span for span in own if span.op in ("wait", "commit")])
+    requests = episode.requests
+    writes = requests.where(requests.is_op("write", "sync") & (requests.process == process))
+    io = Intervals.of(writes.start_ns, writes.end_ns)
+    outside = ~np.array([any(s.start_ns <= t <= s.end_ns for s in own) for t in writes.start_ns])
+    call = next(span for span in own if span.op == "save")
+    return Background(
+        call_seconds=(call.end_ns - call.start_ns) / 1e9,
+        blocked_seconds=blocked.total / 1e9,
+        io_seconds=io.total / 1e9,
+        hidden_seconds=io.without(blocked).total / 1e9,
+        hidden_bytes=int(writes.moved[outside].sum()) if len(writes) else 0,
+        waited_seconds=waited.total / 1e9,
+    )
+
+
+def _union(spans: list[Span]) -> Intervals:
+    return Intervals.of(
+        np.array([span.start_ns for span in spans], np.int64),
+        np.array([span.end_ns for span in spans], np.int64),
+    )

@@ -1,0 +1,137 @@
+"""The saves and the loads of a trace: which rows belong to each, and when it happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotrace.traces.columns import IntArray
+from iotrace.traces.phases import Phase
+from iotrace.traces.trace import Trace
+from iotrace.traces.verdict.requests import Requests
+
+_SAVE_SPANS = ("save", "stage", "commit", "wait")
+_LOAD_SPANS = ("load", "allocate")
+# These come when the job drops the data, long after the load is over.
+_LINGERING_OPS = ("unmap", "close")
+# Unlabelled I/O beside an engine's: below this share of the bytes it is logs and the like.
+_NOTEWORTHY_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Span:
+    """A labelled interval of one process, of the layer `span`."""
+
+    op: str
+    engine: str | None
+    rank: int
+    process: int
+    thread: int
+    start_ns: int
+    end_ns: int
+    step: int
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """One save or one load, over all processes.
+
+    Attributes:
+        phase: save or load.
+        step: ordinal of it; -1: no engine was recognised, this is all such I/O of the job.
+        engine: who made it, where that is known.
+        start_ns, end_ns: first start and last end of its spans and its requests.
+        requests: in order of start.
+        spans: of its step, in order of start.
+    """
+
+    phase: Phase
+    step: int
+    engine: str | None
+    start_ns: int
+    end_ns: int
+    requests: Requests
+    spans: tuple[Span, ...]
+
+    @property
+    def name(self) -> str:
+        """Return `save` or `load`."""
+        return self.phase.name.lower()
+
+    @property
+    def seconds(self) -> float:
+        """Time from its start to its end."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes written by a save, or read by a load."""
+        ops = ("write",) if self.phase == Phase.SAVE else ("read", "fault")
+        return int(self.requests.moved[self.requests.is_op(*ops)].sum())
+
+
+def read_spans(trace: Trace) -> tuple[Span, ...]:
+    """Return the spans of `trace` in order of start."""
+    rows = trace.layer("span")
+    numbers = [
+        rows.ints(name).tolist() for name in ("rank", "process", "thread", "start_ns", "step")
+    ]
+    ends = np.where(rows.valid("end_ns"), rows.ints("end_ns"), rows.ints("start_ns")).tolist()
+    columns = (rows.strings("op"), rows.strings("engine"), *numbers, ends)
+    return tuple(
+        Span(op or "", engine, rank, process, thread, start, end, step)
+        for op, engine, rank, process, thread, start, step, end in zip(*columns, strict=True)
+    )
+
+
+def find_episodes(requests: Requests, spans: Sequence[Span]) -> tuple[Episode, ...]:
+    """Return the saves and loads in order of start.
+
+    Requests of an engine go by the engine's step. Those of none are one more save and one more
+    load if no engine is seen at all, or if they move a noteworthy share of the bytes.
+    """
+    found: list[Episode] = []
+    moved = requests.moved
+    total = int(moved.sum())
+    for phase in (Phase.SAVE, Phase.LOAD):
+        own = requests.phase == phase
+        steps = np.unique(requests.step[own]).tolist()
+        names = _SAVE_SPANS if phase == Phase.SAVE else _LOAD_SPANS
+        labelled = {span.step for span in spans if span.op in names}
+        for step in sorted({*steps, *labelled}):
+            rows = own & (requests.step == step)
+            if step < 0:
+                touched = int(moved[rows].sum())
+                others = bool(labelled) or len(steps) > 1
+                if not rows.any() or (others and touched <= _NOTEWORTHY_SHARE * total):
+                    continue
+            inside = tuple(s for s in spans if step >= 0 and s.step == step and s.op in names)
+            episode = _episode(phase, step, requests.where(rows), inside)
+            if episode is not None:
+                found.append(episode)
+    return tuple(sorted(found, key=lambda episode: episode.start_ns))
+
+
+def _episode(
+    phase: Phase, step: int, requests: Requests, spans: tuple[Span, ...]
+) -> Episode | None:
+    lasting = ~requests.is_op(*_LINGERING_OPS) if spans else np.ones(len(requests), np.bool_)
+    starts = [int(requests.start_ns[0])] if len(requests) else []
+    ends = requests.end_ns[lasting].max(initial=0).tolist() if lasting.any() else 0
+    starts += [span.start_ns for span in spans]
+    last = max([ends, *(span.end_ns for span in spans)])
+    if not starts or last <= min(starts):
+        return None
+    names = [span.engine for span in spans if span.engine]
+    if not names:
+        used = requests.engine[requests.engine >= 0]
+        names = [requests.engines[int(np.bincount(used).argmax())]] if len(used) else []
+    return Episode(phase, step, names[0] if names else None, min(starts), last, requests, spans)
+
+
+def processes_of(episode: Episode) -> IntArray:
+    """Return the processes that take part, ascending."""
+    spans = [span.process for span in episode.spans]
+    return np.unique(np.r_[episode.requests.process, np.array(spans, np.int64)])

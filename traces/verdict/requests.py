@@ -1,0 +1,160 @@
+"""The requests of a trace as plain arrays, read out once."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iotrace.traces.columns import CodeArray, IntArray, Mask
+from iotrace.traces.phases import PhaseArray, ends_ns, phases
+from iotrace.traces.renames import Renames
+from iotrace.traces.schema import DATA_OPS
+from iotrace.traces.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Requests:
+    """One entry per request in each array, in order of start.
+
+    Attributes:
+        op, path, target, engine: codes into `ops`, `paths`, `targets`, `engines`; -1 is null.
+        home: code into `homes` of the last name of its file, after all renames; -1 is null.
+        rank, process, thread, step, flags: as recorded, -1 where unknown.
+        file: identity of the file over all processes, dense; -1: none.
+        start_ns, end_ns: an unknown end is the start.
+        offset, length, result: 0 where unknown.
+        has_result: whether the result is known.
+        phase: of `iotrace.traces.phases.Phase`.
+    """
+
+    op: CodeArray
+    path: CodeArray
+    target: CodeArray
+    engine: CodeArray
+    home: CodeArray
+    rank: IntArray
+    process: IntArray
+    thread: IntArray
+    step: IntArray
+    flags: IntArray
+    file: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    offset: IntArray
+    length: IntArray
+    result: IntArray
+    has_result: Mask
+    phase: PhaseArray
+    ops: list[str]
+    paths: list[str]
+    targets: list[str]
+    engines: list[str]
+    homes: list[str]
+
+    @classmethod
+    def of(cls, trace: Trace) -> Requests:
+        """Return the requests of `trace`, or the replayed ones of a result."""
+        recorded = trace.layer("request")
+        rows = recorded if len(recorded) else trace.layer("replay")
+        codes = {name: rows.codes(name) for name in ("op", "path", "target", "engine")}
+        file = _identities(rows)
+        home, homes = _homes(rows, file)
+        return cls(
+            op=codes["op"][0],
+            path=codes["path"][0],
+            target=codes["target"][0],
+            engine=codes["engine"][0],
+            home=home,
+            rank=rows.ints("rank"),
+            process=rows.ints("process"),
+            thread=rows.ints("thread"),
+            step=rows.ints("step"),
+            flags=rows.ints("flags"),
+            file=file,
+            start_ns=rows.ints("start_ns"),
+            end_ns=ends_ns(rows),
+            offset=rows.ints("offset", null=0),
+            length=rows.ints("length", null=0),
+            result=rows.ints("result", null=0),
+            has_result=rows.valid("result"),
+            phase=phases(rows),
+            ops=codes["op"][1],
+            paths=codes["path"][1],
+            targets=codes["target"][1],
+            engines=codes["engine"][1],
+            homes=homes,
+        )
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def is_op(self, *names: str) -> Mask:
+        """Return which requests are of one of the ops."""
+        chosen = np.array([*(op in names for op in self.ops), False])
+        return np.asarray(chosen[self.op])
+
+    @property
+    def is_data(self) -> Mask:
+        """Which requests read or write."""
+        return self.is_op(*DATA_OPS)
+
+    @property
+    def moved(self) -> IntArray:
+        """Bytes moved by each read and write, 0 for others and for failures; faults' length."""
+        by_result = np.where(self.is_data, self.result.clip(min=0), 0)
+        return np.where(self.is_op("fault"), self.length, by_result)
+
+    @property
+    def elapsed_ns(self) -> IntArray:
+        """Latency of each request."""
+        return self.end_ns - self.start_ns
+
+    def where(self, mask: Mask) -> Requests:
+        """Return the requests where `mask` is true."""
+        arrays: dict[str, Any] = {
+            f.name: value[mask]
+            for f in dataclasses.fields(self)
+            if isinstance(value := getattr(self, f.name), np.ndarray)
+        }
+        return dataclasses.replace(self, **arrays)
+
+    def path_of(self, row: int) -> str | None:
+        """Return the last name of the file of one request."""
+        code = int(self.home[row])
+        return self.homes[code] if code >= 0 else None
+
+
+def _identities(rows: Trace) -> IntArray:
+    """Return one number per (process, file), -1 where there is none."""
+    out = np.full(len(rows), -1, np.int64)
+    known = rows.valid("file")
+    if known.any():
+        keys = np.stack([rows.ints("process")[known], rows.ints("file")[known]])
+        out[known] = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
+    return out
+
+
+def _homes(rows: Trace, file: IntArray) -> tuple[CodeArray, list[str]]:
+    """Return the last name of each request's file: temporary names become the lasting one."""
+    codes, paths = rows.codes("path")
+    home = codes.copy()
+    homes = list(paths)
+    place = {path: code for code, path in enumerate(homes)}
+    renames = Renames(rows)
+    if not rows.row_mask(op="rename").any():
+        return home, homes
+    named = np.flatnonzero((codes >= 0) & ~rows.row_mask(op=("rename", "link")))
+    keys = np.stack([file[named], codes[named].astype(np.int64)])
+    pairs, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    lasting = np.empty(pairs.shape[1], np.int32)
+    for i, (code, row) in enumerate(zip(pairs[1].tolist(), named[first].tolist(), strict=True)):
+        final = renames.final_name(paths[code], row)
+        if final not in place:
+            place[final] = len(homes)
+            homes.append(final)
+        lasting[i] = place[final]
+    home[named] = lasting[group.ravel()]
+    return home, homes

@@ -1,0 +1,130 @@
+"""The shape of one kind of request: how large, how many at a time, how long each, how adjacent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotrace.traces.columns import IntArray, Mask
+from iotrace.traces.verdict.intervals import Intervals
+from iotrace.traces.verdict.requests import Requests
+
+ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
+SMALL_BYTES = 64 << 10  # below this a request costs more than its bytes on any storage
+JOINED_BYTES = 8 << 20  # the most that adjacent requests are joined to, in `joined_count`
+_O_DIRECT = 0o40000
+_MIXED = 2  # mean over median size, from which on the median says little of the bytes
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Requests of one op in one save or load.
+
+    Attributes:
+        op: `write`, `read`, `fault` or `sync`.
+        count: how many.
+        bytes: moved by them.
+        typical_bytes: size of the median request.
+        mean_us, p50_us, p99_us, max_us: latency of one.
+        busy_seconds: at least one in flight, over all ranks.
+        depth: in flight per process, averaged over the time with at least one.
+        max_depth: most in flight at a time in one process.
+        small_share: part of the requests below `SMALL_BYTES`.
+        aligned_share: part with offset and length multiples of `ALIGNMENT_BYTES`.
+        joined_count: requests left if adjacent ones of a thread were joined up to
+            `JOINED_BYTES`.
+        direct_share: part of the requests on files opened with O_DIRECT.
+        rank_busy_seconds: `busy_seconds` of the process with most of it.
+    """
+
+    op: str
+    count: int
+    bytes: int
+    typical_bytes: int
+    mean_us: float
+    p50_us: float
+    p99_us: float
+    max_us: float
+    busy_seconds: float
+    depth: float
+    max_depth: int
+    small_share: float
+    aligned_share: float
+    joined_count: int
+    direct_share: float
+    rank_busy_seconds: float
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether few large requests among many small ones carry the bytes."""
+        return self.bytes > _MIXED * self.typical_bytes * self.count
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes per second while at least one is in flight; `None` without such a time."""
+        return self.bytes / self.busy_seconds if self.busy_seconds else None
+
+
+def shape_of(requests: Requests, op: str) -> Shape | None:
+    """Return the shape of the requests of `op`; `None` without any."""
+    rows = requests.where(requests.is_op(op))
+    if not len(rows):
+        return None
+    sizes = rows.length
+    elapsed_us = rows.elapsed_ns / 1e3
+    p50, p99 = np.percentile(elapsed_us, [50, 99]).tolist()
+    depths = [_depth(rows.where(rows.process == p)) for p in np.unique(rows.process).tolist()]
+    busy_ns = sum(busy for busy, _, _ in depths)
+    used_ns = sum(used for _, used, _ in depths)
+    return Shape(
+        op=op,
+        count=len(rows),
+        bytes=int(rows.moved.sum()),
+        typical_bytes=int(np.median(sizes)),
+        mean_us=float(elapsed_us.mean()),
+        p50_us=p50,
+        p99_us=p99,
+        max_us=float(elapsed_us.max()),
+        busy_seconds=Intervals.of(rows.start_ns, rows.end_ns).total / 1e9,
+        depth=used_ns / busy_ns if busy_ns else 1.0,
+        max_depth=max(most for _, _, most in depths),
+        small_share=float((sizes < SMALL_BYTES).mean()),
+        aligned_share=float(((rows.offset | sizes) % ALIGNMENT_BYTES == 0).mean()),
+        joined_count=joined_count(rows),
+        direct_share=float(_is_direct(requests)[requests.is_op(op)].mean()),
+        rank_busy_seconds=max(busy for busy, _, _ in depths) / 1e9,
+    )
+
+
+def joined_count(rows: Requests, up_to_bytes: int = JOINED_BYTES) -> int:
+    """Return how many requests are left when adjacent ones of a thread and file are joined."""
+    if not len(rows):
+        return 0
+    order = np.lexsort((rows.start_ns, rows.file, rows.thread, rows.process))
+    keys = [getattr(rows, name)[order] for name in ("process", "thread", "file")]
+    offset, length = rows.offset[order], rows.length[order].clip(min=0)
+    fresh = np.r_[True, np.any([np.diff(key) != 0 for key in keys], axis=0)]
+    fresh[1:] |= offset[1:] != offset[:-1] + length[:-1]
+    runs = np.add.reduceat(length, np.flatnonzero(fresh))
+    # A run is cut where it reaches the limit; a longer request stays one.
+    most = np.maximum.reduceat(length, np.flatnonzero(fresh))
+    counts = np.bincount(np.cumsum(fresh) - 1)
+    return int(
+        np.minimum(counts, -(-runs // np.maximum(up_to_bytes, most).clip(min=1))).clip(1).sum()
+    )
+
+
+def _depth(rows: Requests) -> tuple[int, int, int]:
+    """Return ns with any in flight, their sum over requests, and the most at a time."""
+    busy = Intervals.of(rows.start_ns, rows.end_ns).total
+    changes = np.r_[np.full(len(rows), -1), np.full(len(rows), 1)]
+    order = np.argsort(np.r_[rows.end_ns, rows.start_ns], kind="stable")
+    return busy, int(rows.elapsed_ns.sum()), max(1, int(np.cumsum(changes[order]).max()))
+
+
+def _is_direct(requests: Requests) -> Mask:
+    """Return which requests go to a file that its process opened with O_DIRECT."""
+    opens = requests.is_op("open") & (requests.flags >= 0)
+    direct: IntArray = np.unique(requests.file[opens & (requests.flags & _O_DIRECT != 0)])
+    return np.isin(requests.file, direct[direct >= 0])

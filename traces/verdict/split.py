@@ -1,0 +1,179 @@
+"""Where the wall time of a save or load goes: requests, syncs, other ranks, and the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotrace.traces.columns import IntArray
+from iotrace.traces.trace import Trace
+from iotrace.traces.verdict.episodes import Episode, Span, processes_of
+from iotrace.traces.verdict.intervals import Intervals
+from iotrace.traces.verdict.requests import Requests
+
+_WAITING_SPANS = ("barrier",)
+
+
+@dataclass(frozen=True)
+class RankSplit:
+    """How one process spent its part of a save or load. The four times add up to `seconds`.
+
+    Attributes:
+        rank: -1 outside a launcher.
+        process: index into the metadata's processes.
+        seconds: in calls of the engine or with a request in flight; where no call was seen, from
+            the first request to the end of the last.
+        io_seconds: at least one request in flight that is no sync.
+        sync_seconds: only syncs in flight.
+        rank_seconds: nothing in flight, and another rank is not as far: before the last rank
+            has begun, or after this one's last data while another still has some to move.
+        between_seconds: nothing in flight, otherwise: computing, copying, serialising.
+        gap_seconds: longest part of that at one time, and `gap_before` the request that ended it.
+        bytes: written by a save, read by a load.
+        last_data_ns: end of its last request on a file that holds tensors (on any, where none
+            is known to); its start where it has none.
+        window: its first start and last end, in ns.
+    """
+
+    rank: int
+    process: int
+    seconds: float
+    io_seconds: float
+    sync_seconds: float
+    rank_seconds: float
+    between_seconds: float
+    gap_seconds: float
+    gap_before: str | None
+    bytes: int
+    last_data_ns: int
+    window: tuple[int, int]
+
+
+def split(episode: Episode, trace: Trace) -> tuple[RankSplit, ...]:
+    """Return the split of each process of an episode, in order of process.
+
+    What a coordinator writes when all data are there (a manifest) must not make it look as if it
+    had worked until then: `trace` tells which files hold tensors.
+    """
+    processes = processes_of(episode).tolist()
+    own = {p: _own(episode, p) for p in processes}
+    starts = {p: _first_ns(requests, spans) for p, (requests, spans) in own.items()}
+    last_begin_ns = max(starts.values())
+    data_files = _files_with_tensors(episode, trace)
+    lasts = {p: _last_ns(own[p][0], data_files, starts[p]) for p in processes}
+    return tuple(
+        _split_one(
+            episode,
+            process,
+            own[process],
+            begun_ns=starts[process],
+            all_begun_ns=last_begin_ns,
+            last_ns=lasts[process],
+            others_last_ns=max((lasts[p] for p in processes if p != process), default=0),
+        )
+        for process in processes
+    )
+
+
+def slowest(splits: tuple[RankSplit, ...]) -> RankSplit:
+    """Return the process that the others have to wait for: the last to end its data."""
+    return max(splits, key=lambda one: one.last_data_ns)
+
+
+def _own(episode: Episode, process: int) -> tuple[Requests, list[Span]]:
+    requests = episode.requests
+    chosen = requests.where(requests.process == process)
+    return chosen, [span for span in episode.spans if span.process == process]
+
+
+def _first_ns(requests: Requests, spans: list[Span]) -> int:
+    starts = [span.start_ns for span in spans]
+    starts += [int(requests.start_ns[0])] if len(requests) else []
+    return min(starts)
+
+
+def _files_with_tensors(episode: Episode, trace: Trace) -> IntArray:
+    """Return the codes of the paths that hold tensors of the episode."""
+    tensors = trace.where(trace.row_mask(layer="tensor", op=episode.name))
+    codes, texts = tensors.codes("path")
+    holding = {texts[code] for code in np.unique(codes[codes >= 0]).tolist()}
+    places = [i for i, path in enumerate(episode.requests.homes) if path in holding]
+    return np.array(places, np.int64)
+
+
+def _last_ns(requests: Requests, data_files: IntArray, begin_ns: int) -> int:
+    lasting = ~requests.is_op("unmap", "close")
+    of_data = lasting & np.isin(requests.home, data_files)
+    chosen = of_data if of_data.any() else lasting
+    return int(requests.end_ns[chosen].max(initial=begin_ns))
+
+
+def _split_one(
+    episode: Episode,
+    process: int,
+    own: tuple[Requests, list[Span]],
+    *,
+    begun_ns: int,
+    all_begun_ns: int,
+    last_ns: int,
+    others_last_ns: int,
+) -> RankSplit:
+    requests, spans = own
+    lasting = ~requests.is_op("unmap", "close")
+    ends = [int(requests.end_ns[lasting].max(initial=begun_ns)), *(s.end_ns for s in spans)]
+    end_ns = min(max(ends), episode.end_ns)
+    window = Intervals.single(begun_ns, end_ns)
+    if spans:  # what the job does between an asynchronous save and the wait for it is its own
+        called = Intervals.of(
+            np.array([span.start_ns for span in spans], np.int64),
+            np.array([span.end_ns for span in spans], np.int64),
+        )
+        window = called.also(Intervals.of(requests.start_ns, requests.end_ns)).within(window)
+    syncs = requests.is_op("sync")
+    io = Intervals.of(requests.start_ns[~syncs], requests.end_ns[~syncs]).within(window)
+    sync = Intervals.of(requests.start_ns[syncs], requests.end_ns[syncs]).within(window)
+    sync = sync.without(io)
+    idle = window.without(io).without(sync)
+    first_ns = int(requests.start_ns[0]) if len(requests) else end_ns
+    waiting = Intervals.single(begun_ns, min(first_ns, all_begun_ns))
+    waiting = waiting.also(Intervals.single(last_ns, others_last_ns))
+    barriers = [span for span in spans if span.op in _WAITING_SPANS]
+    waiting = waiting.also(
+        Intervals.of(
+            np.array([span.start_ns for span in barriers], np.int64),
+            np.array([span.end_ns for span in barriers], np.int64),
+        )
+    )
+    rank_wait = idle.within(waiting)
+    gap_ns, gap_before = _longest_gap(idle.without(rank_wait), requests)
+    ops = ("write",) if episode.name == "save" else ("read", "fault")
+    ranks = {*requests.rank.tolist(), *(span.rank for span in spans)}
+    return RankSplit(
+        rank=max(ranks, default=-1),
+        process=process,
+        seconds=window.total / 1e9,
+        io_seconds=io.total / 1e9,
+        sync_seconds=sync.total / 1e9,
+        rank_seconds=rank_wait.total / 1e9,
+        between_seconds=(idle.total - rank_wait.total) / 1e9,
+        gap_seconds=gap_ns / 1e9,
+        gap_before=gap_before,
+        bytes=int(requests.moved[requests.is_op(*ops)].sum()),
+        last_data_ns=last_ns,
+        window=(begun_ns, end_ns),
+    )
+
+
+def _longest_gap(idle: Intervals, requests: Requests) -> tuple[int, str | None]:
+    """Return the longest interval in ns, and in words the request that begins at its end."""
+    if not len(idle.starts):
+        return 0, None
+    place = int((idle.ends - idle.starts).argmax())
+    row = int(np.searchsorted(requests.start_ns, idle.ends[place]))
+    length = int(idle.ends[place] - idle.starts[place])
+    if row >= len(requests):
+        return length, None
+    path = requests.path_of(row)
+    name = path.rpartition("/")[2] if path else ""
+    return length, f"{requests.ops[int(requests.op[row])]} {name}".rstrip()

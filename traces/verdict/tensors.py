@@ -1,0 +1,37 @@
+"""Which tensor lies at a place in a file."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from iotrace.traces.columns import IntArray
+from iotrace.traces.trace import Trace
+
+
+def tensor_at(trace: Trace, path: str, offset: int) -> str | None:
+    """Return the name of the first tensor of `path` that holds byte `offset`, or follows it."""
+    tensors, begin, end = _in_file(trace, path)
+    reaching = np.flatnonzero((begin >= 0) & (end > offset))
+    return _name(tensors, int(reaching[begin[reaching].argmin()])) if len(reaching) else None
+
+
+def last_tensor_before(trace: Trace, path: str, offset: int) -> str | None:
+    """Return the name of the last tensor of `path` that ends at byte `offset` or before."""
+    tensors, begin, end = _in_file(trace, path)
+    before = np.flatnonzero((begin >= 0) & (end <= offset))
+    return _name(tensors, int(before[end[before].argmax()])) if len(before) else None
+
+
+def _in_file(trace: Trace, path: str) -> tuple[Trace, IntArray, IntArray]:
+    """Return the tensors of a file with their first byte and the one after their last."""
+    tensors = trace.layer("tensor")
+    codes, paths = tensors.codes("path")
+    wanted = paths.index(path) if path in paths else len(paths)
+    tensors = tensors.where(codes == wanted)
+    begin = tensors.ints("offset")
+    return tensors, begin, begin + tensors.ints("length", null=0)
+
+
+def _name(tensors: Trace, row: int) -> str | None:
+    codes, names = tensors.codes("name")
+    return names[codes[row]] if codes[row] >= 0 else None

@@ -1,0 +1,160 @@
+"""All that is known of why the saves and loads of a trace took as long as they did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from iotrace.traces.phases import Phase
+from iotrace.traces.trace import Trace
+from iotrace.traces.verdict.amplification import Amplification, amplification
+from iotrace.traces.verdict.background import Background, background
+from iotrace.traces.verdict.durability import Durability, durability
+from iotrace.traces.verdict.episodes import Episode, find_episodes, read_spans
+from iotrace.traces.verdict.failures import Failures, find_failures
+from iotrace.traces.verdict.requests import Requests
+from iotrace.traces.verdict.shape import Shape, shape_of
+from iotrace.traces.verdict.slowest import Slowest, find_slowest
+from iotrace.traces.verdict.split import RankSplit, slowest, split
+
+SHAPED_OPS = ("write", "read", "fault", "sync")
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What is known of one save or load.
+
+    Attributes:
+        split: wall time of each process.
+        slowest_rank: the one that the others wait for.
+        shapes: of its requests, by op; an op that does not occur is missing.
+        durability, background: of a save only.
+        ops: how often each op occurs.
+    """
+
+    episode: Episode
+    split: tuple[RankSplit, ...]
+    slowest_rank: RankSplit
+    shapes: Mapping[str, Shape]
+    amplification: Amplification
+    slowest: Slowest
+    durability: Durability | None
+    background: Background | None
+    ops: Mapping[str, int]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of it; of an asynchronous save, without the time that the job went on."""
+        behind = self.background is not None and self.background.asynchronous
+        return self.slowest_rank.seconds if behind else self.episode.seconds
+
+    @property
+    def data(self) -> Shape | None:
+        """The shape of the requests that move its data."""
+        order = ("write",) if self.episode.phase == Phase.SAVE else ("read", "fault")
+        shapes = [self.shapes[op] for op in order if op in self.shapes]
+        return max(shapes, key=lambda shape: shape.bytes, default=None)
+
+    @property
+    def imbalance(self) -> float | None:
+        """Most bytes of a rank over the mean of all; `None` for one process."""
+        sizes = [one.bytes for one in self.split]
+        mean = sum(sizes) / len(sizes)
+        return max(sizes) / mean if len(sizes) > 1 and mean else None
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """Why a job's checkpoints took as long as they did.
+
+    Attributes:
+        findings: one per save and load, in order of start.
+        failures: what went wrong, over the whole trace.
+        problems: what the trace is known to lack; figures are then lower bounds.
+        cached_read_share: least part of the bytes read that came from the page cache, by the
+            kernel's count of bytes fetched from storage; `None` where that is not known.
+        mapped_only: files that were mapped, whose reads may not have been seen.
+        counters: last value of each counter, added over processes.
+    """
+
+    findings: tuple[Finding, ...]
+    failures: Failures
+    problems: tuple[str, ...]
+    cached_read_share: float | None
+    mapped_only: int
+    counters: Mapping[str, int]
+
+    def of(self, phase: Phase) -> tuple[Finding, ...]:
+        """Return the saves, or the loads."""
+        return tuple(f for f in self.findings if f.episode.phase == phase)
+
+
+def examine(trace: Trace) -> Verdict:
+    """Return the verdict on `trace`. Needs all columns."""
+    requests = Requests.of(trace)
+    episodes = find_episodes(requests, read_spans(trace))
+    counters = _counters(trace)
+    return Verdict(
+        findings=tuple(_finding(episode, trace) for episode in episodes),
+        failures=find_failures(requests, trace),
+        problems=tuple(trace.metadata.completeness.problems()),
+        cached_read_share=_cached_read_share(requests, counters),
+        mapped_only=_mapped_only(requests),
+        counters=MappingProxyType(counters),
+    )
+
+
+def _finding(episode: Episode, trace: Trace) -> Finding:
+    splits = split(episode, trace)
+    requests = episode.requests
+    shapes = {op: found for op in SHAPED_OPS if (found := shape_of(requests, op))}
+    is_save = episode.phase == Phase.SAVE
+    counts = np.bincount(requests.op[requests.op >= 0], minlength=len(requests.ops)).tolist()
+    ops = {op: count for op, count in zip(requests.ops, counts, strict=True) if count}
+    return Finding(
+        episode=episode,
+        split=splits,
+        slowest_rank=slowest(splits),
+        shapes=MappingProxyType(shapes),
+        amplification=amplification(episode, trace),
+        slowest=find_slowest(episode, trace),
+        durability=durability(episode) if is_save else None,
+        background=background(episode) if is_save else None,
+        ops=MappingProxyType(dict(sorted(ops.items(), key=lambda item: -item[1]))),
+    )
+
+
+def _counters(trace: Trace) -> dict[str, int]:
+    """Return the last value of each counter of each process, added over processes."""
+    rows = trace.layer("counter")
+    last: dict[tuple[str, int], int] = {}
+    columns = (rows.strings("name"), rows.ints("process").tolist(), rows.ints("result").tolist())
+    for name, process, value in zip(*columns, strict=True):
+        if name:
+            last[name, process] = value
+    totals: dict[str, int] = {}
+    for (name, _), value in last.items():
+        totals[name] = totals.get(name, 0) + value
+    return totals
+
+
+def _cached_read_share(requests: Requests, counters: Mapping[str, int]) -> float | None:
+    """Return the part of the reads that storage cannot have served.
+
+    The count of storage reads is of the whole process, its libraries included: the part is a
+    lower bound.
+    """
+    moved = int(requests.moved[requests.is_op("read")].sum())
+    fetched = counters.get("read_bytes")
+    if fetched is None or not moved:
+        return None
+    return max(0.0, 1 - fetched / moved)
+
+
+def _mapped_only(requests: Requests) -> int:
+    mapped = np.unique(requests.file[requests.is_op("map")])
+    seen = np.unique(requests.file[requests.is_op("read", "fault")])
+    return len(np.setdiff1d(mapped[mapped >= 0], seen))
