@@ -1,7 +1,9 @@
 """The C replay loop as Python sees it: the tape, the two ways to run a job, whole files."""
 
 import errno
+import mmap
 import os
+import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -106,6 +108,36 @@ class Tape:
         return self._tape
 
 
+class SharedRun:
+    """What the workers of one run have in common: timings, progress, and the word to stop.
+
+    Made before the workers are forked.
+
+    Args:
+        request_count: of the job.
+        file_count: of the job.
+        workers: that start together.
+    """
+
+    def __init__(self, request_count: int, file_count: int, workers: int) -> None:
+        size = ffi.sizeof("struct loop_progress")
+        size += file_count * ffi.sizeof("struct loop_file_progress")
+        self._memory = ffi.from_buffer(mmap.mmap(-1, size))
+        self.progress = ffi.cast("struct loop_progress *", self._memory)
+        self.progress.workers = workers
+        rows = mmap.mmap(-1, max(request_count, 1) * TIMING.itemsize)
+        self.timings = np.frombuffer(rows, TIMING, request_count)
+
+    @property
+    def done(self) -> int:
+        """Requests complete."""
+        return int(self.progress.done)
+
+    def stop(self) -> None:
+        """Let no worker start anything more."""
+        self.progress.stop = 1
+
+
 def run_uring(job: Job, tape: Tape, root_fd: int, options: LoopOptions) -> Run:
     """Run `job` through one io_uring; see Executor.run."""
     return _run(lib.loop_run_uring, job, tape, root_fd, options)
@@ -192,10 +224,12 @@ def _affordable_tape_bytes() -> int:
 def _run(
     function: Callable[..., int], job: Job, tape: Tape, root_fd: int, options: LoopOptions
 ) -> Run:
-    check_job(job)
+    if options.shared is None:
+        check_job(job)  # a share is of a job that was checked
     if not 1 <= options.queue_depth < 2**32:
         raise PlanError(f"queue depth {options.queue_depth} is not possible; use 1 or more")
-    timings = np.zeros(len(job.requests), TIMING)
+    shared = options.shared
+    timings = np.zeros(len(job.requests), TIMING) if shared is None else shared.timings
     report = ffi.new("struct loop_report *")
     names = [ffi.new("char[]", os.fsencode(path)) for path in job.paths]
     paths = ffi.new("char *[]", names)
@@ -213,6 +247,7 @@ def _run(
     c_options = _c_options(job, root_fd, options)
     stop = ffi.new("uint8_t *")
     c_options.stop = stop
+    c_options.progress = ffi.NULL if shared is None else shared.progress
     c_timings = _pointer("struct loop_timing *", timings)
     error = -_stoppable(stop, function, c_job, c_options, tape._pointer(), c_timings, report)
     if error:
@@ -235,8 +270,16 @@ def _stoppable(stop: Any, function: Callable[..., int], *arguments: Any) -> int:
         finally:
             ended.set()
 
-    threading.Thread(target=work).start()
+    # Signals wait until the thread is there: one in between would leave it running by itself.
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
+        try:
+            threading.Thread(target=work).start()
+        except RuntimeError as error:
+            ended.set()
+            raise ReplayError("no thread can be started; raise `ulimit -u`") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
         ended.wait()
     except BaseException:
         stop[0] = 1
@@ -271,9 +314,10 @@ def _c_options(job: Job, root_fd: int, options: LoopOptions) -> Any:
 
 def _staging_bytes(job: Job, options: LoopOptions) -> int:
     """Room for the longest request that may be copied, so that none is cut for it."""
-    rows = job.requests[np.isin(job.requests["op"], DATA_OPS)]
+    own = job.requests if options.shared is None else job.requests[job.stream_order]
+    rows = own[np.isin(own["op"], DATA_OPS)]
     direct = np.zeros(job.handle_count + 1, bool)
-    opens = job.requests[job.requests["op"] == Op.OPEN]
+    opens = own[own["op"] == Op.OPEN]
     direct[opens["handle"]] = (opens["flags"] & os.O_DIRECT) != 0
     copied = (rows["piece_count"] > 1) | direct[rows["handle"]]
     longest = int(rows["length"][copied].max(initial=0))

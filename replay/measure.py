@@ -92,7 +92,7 @@ def find_errors(plan: Plan, result: Ints) -> tuple[str, ...]:
     if len(bad) > _ERRORS_SHOWN:
         shown.append(f"and {plural(len(bad) - _ERRORS_SHOWN, 'request')} more failed")
     if cancelled.any():
-        shown.append(f"{plural(int(cancelled.sum()), 'request')} not started after that")
+        shown.append(f"{plural(int(cancelled.sum()), 'request')} left undone")
     return tuple(shown)
 
 

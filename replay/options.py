@@ -27,6 +27,9 @@ class ReplayOptions:
         verify: prove afterwards that every byte is where it belongs.
         root: existing directory that the workspace is made in.
         keep: leave the workspace there.
+        workers: processes that share the ranks out; None: one per recorded rank.
+        timeout_seconds: most time without any request completed, recorded pauses beside, before
+            workers are given up on.
         timing: `asap`, `think` or `recorded`, see `schedule`.
         time_scale: recorded pauses and times are multiplied by it.
         warm: let loads find in the page cache what it holds.
@@ -43,6 +46,8 @@ class ReplayOptions:
     verify: bool = False
     root: Path = Path()
     keep: bool = False
+    workers: int | None = None
+    timeout_seconds: float = 300.0
     timing: str = "asap"
     time_scale: float = 1.0
     warm: bool = False
@@ -65,6 +70,8 @@ class ReplayOptions:
                 1 <= self.queue_depth <= MAX_QUEUE_DEPTH,
                 f"--queue-depth must lie between 1 and {MAX_QUEUE_DEPTH}",
             ),
+            (self.workers is None or self.workers >= 1, "--workers must be at least 1"),
+            (self.timeout_seconds > 0, "--timeout must be more than 0"),
             (self.repeat >= 1, "--repeat must be at least 1"),
             (self.warmup >= 0, "--warmup must not be negative"),
             (0 <= self.time_scale < 1e6, "--time-scale must lie between 0 and 1000000"),

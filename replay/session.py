@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from iotrace.replay.executors.executor import Executor, LoopOptions, Run
+from iotrace.replay.fold import fold
 from iotrace.replay.job import Op
 from iotrace.replay.loop import SPAN_BYTES, TAPE_BYTES, Tape, open_beneath
 from iotrace.replay.measure import describe_request, find_errors, moved_by, phase_seconds
@@ -19,6 +20,7 @@ from iotrace.replay.schedule import Schedule, schedule
 from iotrace.replay.suitability import cached_direct, fit_to_target, surprises, warm_reads
 from iotrace.replay.target import probe_target
 from iotrace.replay.verify import find_mismatch
+from iotrace.replay.workers import run_in_workers
 from iotrace.replay.workspace import Workspace
 from iotrace.traces.errors import ReplayError
 from iotrace.traces.phases import Phase
@@ -114,7 +116,20 @@ class _Session:
             registered_files=self.options.registered_files,
             stop_on_error=self.options.stop_on_error,
         )
-        return self.executor.run(job.job, self.tape, self.workspace.fd, options), prepared
+        rows = job.job.requests
+        folded = fold(self.plan.streams, rows, self.options.workers)
+        if folded.count < 2:
+            return self.executor.run(job.job, self.tape, self.workspace.fd, options), prepared
+        run = run_in_workers(
+            self.executor,
+            job.job,
+            folded,
+            self.tape,
+            self.workspace.fd,
+            options,
+            self.options.timeout_seconds,
+        )
+        return run, prepared
 
 
 def _replay(
@@ -130,6 +145,7 @@ def _replay(
     target = probe_target(workspace.path)
     plan, refused = fit_to_target(plan, target)
     degraded = refused if options.warm else refused + warm_reads(plan, target)
+    degraded += fold(plan.streams, plan.requests, options.workers).degraded
     _refuse_if_strict(options, degraded)
     session = _Session(plan, options, executor, tape, workspace, steady_files(plan))
     repetitions, errors = _timed_runs(session, progress)
@@ -167,7 +183,7 @@ def _timed_runs(
         run, prepared = session.run(job)
         sync_seconds = _sync_files(plan, session.workspace.fd)
         one = _measure(plan, job, run, sync_seconds, prepared)
-        errors = find_errors(plan, one.timings["result"])
+        errors = run.failures + find_errors(plan, one.timings["result"])
         if number >= options.warmup or errors:
             repetitions.append(one)
         if errors:

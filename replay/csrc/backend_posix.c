@@ -67,7 +67,8 @@ static void *work(void *argument)
 		int64_t now = clock_ns(), wake = INT64_MAX;
 		struct slot *slot = loop_take(loop, now, &wake);
 
-		if (!slot && !loop->in_flight && wake == INT64_MAX && !loop_finished(loop)) {
+		if (!slot && !loop->in_flight && wake == INT64_MAX && !loop->held &&
+		    !loop_finished(loop)) {
 			stop(pool, -EDEADLK);
 			break;
 		}

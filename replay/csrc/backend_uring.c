@@ -216,7 +216,7 @@ static int step(struct uring_run *run)
 		return 0;
 	if (run->loop.in_flight)
 		error = ring_enter(&run->ring, true, loop_wake(&run->loop, wake));
-	else if (wake == INT64_MAX)
+	else if (wake == INT64_MAX && !run->loop.held)
 		return -EDEADLK;
 	else
 		sleep_until(loop_wake(&run->loop, wake));

@@ -38,12 +38,34 @@ static void add_cpu_time(struct loop_report *report, int sign)
 	report->cpu_system_ns += sign * timeval_ns(usage.ru_stime);
 }
 
+static bool is_stopping(const struct loop *loop)
+{
+	return loop->stopping || (loop->options->stop && *loop->options->stop) ||
+	       __atomic_load_n(&loop->progress->stop, __ATOMIC_RELAXED);
+}
+
+/* Wait until all workers are set up; return when they start, or 0 when they are not to. */
+static int64_t common_start(const struct loop *loop)
+{
+	struct loop_progress *progress = loop->progress;
+	int64_t start;
+
+	if (__atomic_add_fetch(&progress->ready, 1, __ATOMIC_ACQ_REL) == progress->workers)
+		__atomic_store_n(&progress->start_ns, clock_ns() + HEAD_START_NS, __ATOMIC_RELEASE);
+	while (!(start = __atomic_load_n(&progress->start_ns, __ATOMIC_ACQUIRE)) &&
+	       !is_stopping(loop))
+		sleep_until(clock_ns() + PATIENCE_LEAST_NS);
+	return start;
+}
+
 void loop_begin(struct loop *loop)
 {
-	if (loop->options->start_ns > clock_ns())
-		sleep_until(loop->options->start_ns);
+	int64_t start = loop->shared ? common_start(loop) : loop->options->start_ns;
+
+	if (start > clock_ns())
+		sleep_until(start);
 	add_cpu_time(loop->report, -1);
-	loop->report->start_ns = clock_ns();
+	loop->report->start_ns = loop->shared && start ? start : clock_ns();
 }
 
 void loop_end(struct loop *loop)
@@ -58,41 +80,46 @@ void loop_end(struct loop *loop)
 	}
 }
 
-static bool is_stopping(const struct loop *loop)
-{
-	return loop->stopping || (loop->options->stop && *loop->options->stop);
-}
-
 bool loop_finished(const struct loop *loop)
 {
 	return !loop->in_flight && (is_stopping(loop) || !loop->active_count);
 }
 
-int64_t loop_wake(const struct loop *loop, int64_t wake)
+int64_t loop_wake(struct loop *loop, int64_t wake)
 {
 	int64_t soon;
 
-	if (!loop->options->stop || wake == INT64_MAX)
+	if (loop->held) {
+		soon = clock_ns() + loop->patience_ns;
+		loop->patience_ns *= 2;
+		if (loop->patience_ns > PATIENCE_MOST_NS)
+			loop->patience_ns = PATIENCE_MOST_NS;
+	} else if (!(loop->options->stop || loop->shared) || wake == INT64_MAX) {
 		return wake;
-	soon = clock_ns() + STOP_SEEN_WITHIN_NS;
+	} else {
+		soon = clock_ns() + STOP_SEEN_WITHIN_NS;
+	}
 	return wake < soon ? wake : soon;
 }
 
 static bool fences_are_open(const struct loop *loop, int64_t index,
 			    const struct loop_request *request)
 {
-	const struct file_progress *file;
+	const struct loop_progress *progress = loop->progress;
+	const struct loop_file_progress *file;
 
-	if (loop->global_fences_done < request->global_fences)
+	if (__atomic_load_n(&progress->global_fences_done, __ATOMIC_ACQUIRE) <
+	    request->global_fences)
 		return false;
 	if (request->fence == 2)
-		return loop->done == index;
+		return __atomic_load_n(&progress->done, __ATOMIC_ACQUIRE) == index;
 	if (request->file < 0)
 		return true;
-	file = &loop->files[request->file];
-	if (file->fences_done < request->file_fences)
+	file = &progress->files[request->file];
+	if (__atomic_load_n(&file->fences_done, __ATOMIC_ACQUIRE) < request->file_fences)
 		return false;
-	return !request->fence || file->done == request->file_before;
+	return !request->fence ||
+	       __atomic_load_n(&file->done, __ATOMIC_ACQUIRE) == request->file_before;
 }
 
 /* The earliest start; INT64_MAX while the request before it, to be thought about, is in flight. */
@@ -112,7 +139,7 @@ static int64_t earliest_start(const struct loop *loop, const struct stream *stre
 	return thought > when ? thought : when;
 }
 
-static bool may_start(const struct loop *loop, const struct stream *stream, int64_t now,
+static bool may_start(struct loop *loop, const struct stream *stream, int64_t now,
 		      int64_t *wake)
 {
 	int64_t index = loop->job->stream_order[stream->next];
@@ -121,8 +148,10 @@ static bool may_start(const struct loop *loop, const struct stream *stream, int6
 
 	if (stream->in_flight >= loop->options->queue_depth)
 		return false;
-	if (!fences_are_open(loop, index, request))
+	if (!fences_are_open(loop, index, request)) {
+		loop->held = loop->shared;
 		return false;
+	}
 	if (request->op == LOOP_CLOSE && loop->handles[request->handle].users)
 		return false;
 	if (loop->staging_count && !loop->staging_free && transfer_is_staged(loop, request))
@@ -136,8 +165,9 @@ static bool may_start(const struct loop *loop, const struct stream *stream, int6
 }
 
 /* Streams take turns. Returns a place in `active`, or -1. */
-static int64_t find_ready(const struct loop *loop, int64_t now, int64_t *wake)
+static int64_t find_ready(struct loop *loop, int64_t now, int64_t *wake)
 {
+	loop->held = false;
 	if (is_stopping(loop) || !loop->free_slots)
 		return -1;
 	for (uint32_t i = 0; i < loop->active_count; i++) {
@@ -178,6 +208,7 @@ struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake)
 
 	if (place < 0)
 		return NULL;
+	loop->patience_ns = PATIENCE_LEAST_NS;
 	stream = &loop->streams[loop->active[place]];
 	slot = loop->free_slots;
 	loop->free_slots = slot->next_free;
@@ -211,14 +242,34 @@ static void release_handle(struct loop *loop, const struct slot *slot)
 		loop->handles[request->handle].fd = slot->fd < 0 ? -1 : slot->fd;
 }
 
+static void count_shared(struct loop_file_progress *file, bool fence)
+{
+	if (!file)
+		return;
+	__atomic_fetch_add(&file->done, 1, __ATOMIC_RELEASE);
+	if (fence)
+		__atomic_fetch_add(&file->fences_done, 1, __ATOMIC_RELEASE);
+}
+
 static void open_fences(struct loop *loop, const struct loop_request *request)
 {
-	loop->done++;
-	loop->global_fences_done += request->fence == 2;
-	if (request->file < 0)
+	struct loop_progress *progress = loop->progress;
+	struct loop_file_progress *file = request->file < 0 ? NULL : &progress->files[request->file];
+	bool fence = request->fence != 0, everything = request->fence == 2;
+
+	if (loop->shared) {
+		count_shared(file, fence);
+		__atomic_fetch_add(&progress->done, 1, __ATOMIC_RELEASE);
+		if (everything)
+			__atomic_fetch_add(&progress->global_fences_done, 1, __ATOMIC_RELEASE);
 		return;
-	loop->files[request->file].done++;
-	loop->files[request->file].fences_done += request->fence != 0;
+	}
+	progress->done++;
+	progress->global_fences_done += everything;
+	if (!file)
+		return;
+	file->done++;
+	file->fences_done += fence;
 }
 
 static void note_lowest(int64_t *lowest, int64_t index)
@@ -253,7 +304,7 @@ static void account(struct loop *loop, const struct slot *slot)
 		return;
 	note_lowest(&report->first_error, slot->index);
 	if (loop->options->stop_on_error)
-		loop->stopping = true;
+		__atomic_store_n(&loop->progress->stop, 1, __ATOMIC_RELAXED);
 }
 
 void loop_complete(struct loop *loop, struct slot *slot)

@@ -17,6 +17,10 @@
 #define DIRECT_SECTOR_BYTES 512  /* enough where the file offset has no more */
 #define IOV_CAPACITY_MAX 1024    /* the kernel's UIO_MAXIOV */
 #define STOP_SEEN_WITHIN_NS INT64_C(100000000)
+#define HEAD_START_NS INT64_C(1000000) /* all workers have seen the common start by then */
+/* A wait for another worker is seen to end within the time it took, and within a millisecond. */
+#define PATIENCE_LEAST_NS INT64_C(20000)
+#define PATIENCE_MOST_NS INT64_C(1000000)
 #define RETRIES_MAX 64           /* EAGAIN, EINTR in a row on one transfer */
 #define SLOTS_MAX 16384          /* requests in flight; half the kernel's limit on ring entries */
 
@@ -57,10 +61,6 @@ struct handle {
 	bool direct;
 };
 
-struct file_progress {
-	uint32_t done, fences_done;
-};
-
 struct loop {
 	const struct loop_job *job;
 	const struct loop_options *options;
@@ -71,10 +71,11 @@ struct loop {
 	struct stream *streams;
 	uint32_t *active; /* streams with requests left */
 	uint32_t active_count, turn;
-	struct file_progress *files;
 	struct handle *handles;
-	int64_t done;
-	uint32_t global_fences_done;
+	struct loop_progress *progress;
+	bool shared;         /* progress is other workers' too */
+	bool held;           /* when last looked, a request waited for one that may be another's */
+	int64_t patience_ns; /* until the next look at what the others have done */
 	uint32_t in_flight;
 	bool stopping;
 
@@ -115,8 +116,8 @@ bool loop_ready(struct loop *loop, int64_t now, int64_t *wake);
 struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake);
 void loop_complete(struct loop *loop, struct slot *slot);
 bool loop_finished(const struct loop *loop);
-/* The time to wake at by itself, so that a stop from outside is seen soon. */
-int64_t loop_wake(const struct loop *loop, int64_t wake);
+/* The time to wake at by itself, so that a stop or another worker's progress is seen soon. */
+int64_t loop_wake(struct loop *loop, int64_t wake);
 
 /* transfer.c: the bytes of one data request */
 bool transfer_is_staged(const struct loop *loop, const struct loop_request *request);

@@ -85,6 +85,25 @@ struct loop_timing {
 	int64_t result;   /* bytes moved, 0, or -errno */
 };
 
+/*
+ * How far a job is. Workers, processes that each run some of the streams of one job, share it in
+ * memory they have in common, and so wait for each other's requests as for their own. Their
+ * stream_order then names the requests of their own streams only; other streams are empty.
+ */
+struct loop_file_progress {
+	uint32_t done, fences_done;
+};
+
+struct loop_progress {
+	int64_t start_ns;    /* CLOCK_MONOTONIC, the common start; 0: not all workers are set up */
+	int64_t done;        /* requests complete */
+	uint32_t workers;    /* that start together; the rest is zero before they do */
+	uint32_t ready;      /* of them, set up */
+	uint32_t global_fences_done;
+	uint32_t stop;       /* 1: start nothing more */
+	struct loop_file_progress files[];
+};
+
 struct loop_options {
 	uint32_t queue_depth;       /* per stream, >= 1 */
 	uint32_t stream_count;
@@ -96,6 +115,7 @@ struct loop_options {
 	uint8_t registered_files;
 	uint8_t stop_on_error;
 	const volatile uint8_t *stop; /* set to 1 from outside: start nothing more; or NULL */
+	struct loop_progress *progress; /* shared with other workers; NULL: there are none */
 };
 
 struct loop_report {

@@ -15,11 +15,23 @@
 #define STAGING_BUDGET_BYTES (INT64_C(1) << 30) /* also the kernel's limit on a registered buffer */
 #define SPARE_DESCRIPTORS 64
 
-static uint64_t slots_wanted(const struct loop_job *job, const struct loop_options *options)
+/* The requests of this worker are the first so many of stream_order. */
+static int64_t own_count(const struct loop *loop)
 {
-	uint64_t slots = (uint64_t)options->queue_depth * options->stream_count;
+	return loop->job->stream_starts[loop->options->stream_count];
+}
 
-	return slots < (uint64_t)job->request_count ? slots : (uint64_t)job->request_count;
+static const struct loop_request *own_request(const struct loop *loop, int64_t place)
+{
+	return &loop->job->requests[loop->job->stream_order[place]];
+}
+
+static uint64_t slots_wanted(const struct loop *loop)
+{
+	uint64_t slots = (uint64_t)loop->options->queue_depth * loop->active_count;
+	uint64_t requests = own_count(loop);
+
+	return slots < requests ? slots : requests;
 }
 
 static void survey_handles(struct loop *loop)
@@ -28,8 +40,8 @@ static void survey_handles(struct loop *loop)
 
 	for (int32_t i = 0; i < job->handle_count; i++)
 		loop->handles[i].fd = -1;
-	for (int64_t i = 0; i < job->request_count; i++) {
-		const struct loop_request *request = &job->requests[i];
+	for (int64_t i = 0; i < own_count(loop); i++) {
+		const struct loop_request *request = own_request(loop, i);
 
 		if (request->handle < 0)
 			continue;
@@ -42,12 +54,11 @@ static void survey_handles(struct loop *loop)
 
 static bool survey_requests(struct loop *loop)
 {
-	const struct loop_job *job = loop->job;
 	int64_t longest = 0, span = tape_span(loop->tape);
 	bool staged = false;
 
-	for (int64_t i = 0; i < job->request_count; i++) {
-		const struct loop_request *request = &job->requests[i];
+	for (int64_t i = 0; i < own_count(loop); i++) {
+		const struct loop_request *request = own_request(loop, i);
 
 		if (!is_data(request))
 			continue;
@@ -127,6 +138,18 @@ static int setup_streams(struct loop *loop)
 	return 0;
 }
 
+static int setup_progress(struct loop *loop)
+{
+	size_t files_bytes = (size_t)loop->job->file_count * sizeof(struct loop_file_progress);
+
+	loop->patience_ns = PATIENCE_LEAST_NS;
+	loop->shared = loop->options->progress;
+	loop->progress = loop->options->progress;
+	if (!loop->shared)
+		loop->progress = calloc(1, sizeof(*loop->progress) + files_bytes);
+	return loop->progress ? 0 : -ENOMEM;
+}
+
 /* A job may hold more files open than the soft limit allows. */
 static void allow_descriptors(rlim_t count)
 {
@@ -142,7 +165,7 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 	       struct tape *tape, struct loop_timing *timings, struct loop_report *report,
 	       uint32_t slots_max)
 {
-	uint64_t slots = slots_wanted(job, options);
+	uint64_t slots;
 	int error;
 
 	*loop = (struct loop){ .job = job, .options = options, .tape = tape, .timings = timings,
@@ -153,10 +176,11 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 	prctl(PR_SET_TIMERSLACK, 1); /* instead of 50 us; helper threads inherit it */
 	if (!options->queue_depth)
 		return -EINVAL;
-	memset(timings, 0, job->request_count * sizeof(*timings));
+	for (int64_t i = 0; i < own_count(loop); i++)
+		timings[job->stream_order[i]] = (struct loop_timing){ 0 };
 	loop->handles = calloc((size_t)job->handle_count + 1, sizeof(*loop->handles));
-	loop->files = calloc((size_t)job->file_count + 1, sizeof(*loop->files));
-	if (!loop->handles || !loop->files)
+	error = setup_progress(loop);
+	if (!loop->handles || error)
 		return -ENOMEM;
 	allow_descriptors(job->handle_count);
 	survey_handles(loop);
@@ -164,6 +188,7 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 	bool staged = survey_requests(loop);
 
 	error = setup_streams(loop);
+	slots = error ? 0 : slots_wanted(loop);
 	if (!error)
 		error = setup_slots(loop, slots < slots_max ? slots : slots_max);
 	report->in_flight_wanted = slots;
@@ -191,6 +216,7 @@ void loop_teardown(struct loop *loop)
 	free(loop->slots);
 	free(loop->active);
 	free(loop->streams);
-	free(loop->files);
+	if (!loop->shared)
+		free(loop->progress);
 	free(loop->handles);
 }

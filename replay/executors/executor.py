@@ -11,7 +11,7 @@ import numpy.typing as npt
 from iotrace.replay.job import Job
 
 if TYPE_CHECKING:
-    from iotrace.replay.loop import Tape
+    from iotrace.replay.loop import SharedRun, Tape
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class LoopOptions:
         registered_files: register files with io_uring where it pays.
         stop_on_error: start nothing more after the first failed request; the requests left
             out get the result -ECANCELED.
+        shared: what this worker has in common with the others of the run, of which the job is
+            then this one's share; None: there are none.
     """
 
     queue_depth: int = 1
@@ -39,6 +41,7 @@ class LoopOptions:
     registered_buffers: bool = True
     registered_files: bool = True
     stop_on_error: bool = False
+    shared: SharedRun | None = None
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,17 @@ class LoopReport:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run of a job: `timings` has one TIMING row per request, in the job's order."""
+    """One run of a job.
+
+    Attributes:
+        timings: one TIMING row per request, in the job's order.
+        report: of the executor; of all workers together.
+        failures: workers that were lost or given up on, one sentence each.
+    """
 
     timings: npt.NDArray[np.void]
     report: LoopReport
+    failures: tuple[str, ...] = ()
 
 
 class Executor(Protocol):

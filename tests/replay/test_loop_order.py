@@ -13,7 +13,7 @@ import pytest
 
 from iotrace.replay.executors.executor import Executor, LoopOptions
 from iotrace.replay.executors.uring import UringExecutor
-from iotrace.replay.job import Fence, Op, SyncKind
+from iotrace.replay.job import Fence, Job, Op, SyncKind
 from iotrace.replay.loop import Tape
 
 from .job_builder import CREATE, JobBuilder, run
@@ -47,8 +47,13 @@ def test_a_file_fence_holds_until_all_before_it_is_complete(
     built = two_saves(direct).build()
     done = run(executor, built, tape, root, LoopOptions(queue_depth=8))
     assert done.report.first_error is None
-    rows, times = built.requests, done.timings
-    for file in (0, 1):
+    assert_fences_hold(built, done.timings)
+
+
+def assert_fences_hold(job: Job, times: np.ndarray) -> None:
+    """Before a fence on a file all is complete, and nothing after it has started."""
+    rows = job.requests
+    for file in range(job.file_count):
         own = np.flatnonzero(rows["file"] == file)
         for fence in own[rows["fence"][own] == Fence.FILE]:
             before, after = own[own < fence], own[own > fence]

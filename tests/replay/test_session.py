@@ -316,7 +316,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(small: Path) -> None:
     outcome = replay(plan, NOTHING, ReplayOptions(root=small, verify=True), fill)
     assert outcome.failed
     assert "write of 1,000,000 bytes at 1,000,000, a" in outcome.errors[0]
-    assert "1 request not started after that" in outcome.errors
+    assert "1 request left undone" in outcome.errors
     assert outcome.verified is False
     assert [entry.name for entry in small.iterdir()] == ["other"]
 
@@ -483,7 +483,7 @@ def test_a_request_that_fails_is_told_in_words(tmp_path: Path) -> None:
     broken = replace(plan, requests=plan.requests)
     outcome = run(broken, tmp_path)
     assert outcome.errors == ("open, b: No such file or directory (request 4)",
-                              "1 request not started after that")  # fmt: skip
+                              "1 request left undone")  # fmt: skip
     assert outcome.failed
 
 

@@ -21,6 +21,14 @@ class ExecutorName(StrEnum):
     NULL = "null"
 
 
+class TimingName(StrEnum):
+    """When requests start."""
+
+    ASAP = "asap"
+    THINK = "think"
+    RECORDED = "recorded"
+
+
 @dataclass(frozen=True)
 class RunPanel:
     """How to run the requests."""
@@ -33,6 +41,33 @@ class RunPanel:
     queue_depth: Annotated[
         int, Option(metavar="N", min=1, max=MAX_QUEUE_DEPTH, help="Requests in flight per stream.")
     ] = 1
+    workers: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            min=1,
+            help="Processes that share the ranks out.",
+            show_default="one per recorded rank",
+        ),
+    ] = None
+    timeout: Annotated[
+        float,
+        Option(
+            metavar="SECONDS",
+            help="Give up on workers when no request was completed for so long.",
+        ),
+    ] = 300.0
+    timing: Annotated[
+        TimingName,
+        Option(
+            help="Start requests as soon as possible, after their recorded pauses, or at their "
+            "recorded times."
+        ),
+    ] = TimingName.ASAP
+    time_scale: Annotated[
+        float,
+        Option(metavar="FACTOR", help="Stretch recorded pauses and times; 0.5 is twice as fast."),
+    ] = 1.0
     repeat: Annotated[int, Option(metavar="N", min=1, help="Runs, after a warm-up.")] = 1
     warm: Annotated[bool, Option("--warm", help="Leave files in the page cache before reads.")] = (
         False
@@ -71,9 +106,15 @@ def replay_options(run: RunPanel, place: PlacePanel) -> ReplayOptions:
         for given, option in ((run.verify, "--verify"), (place.keep, "--keep")):
             if given:
                 raise PlanError(f"{asked} writes no files; leave out {option}")
+    if run.time_scale != 1 and run.timing is TimingName.ASAP:
+        raise PlanError("--time-scale stretches recorded times; add --timing think or recorded")
     return ReplayOptions(
         executor=ExecutorName.NULL.value if dry else run.executor.value,
         queue_depth=run.queue_depth,
+        workers=run.workers,
+        timeout_seconds=run.timeout,
+        timing=run.timing.value,
+        time_scale=run.time_scale,
         repeat=run.repeat,
         warmup=1 if run.repeat > 1 and not run.dry_run else 0,
         verify=run.verify,

@@ -1,0 +1,204 @@
+"""Several workers run one plan: in order, together, and never waited for without end."""
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from iotrace.replay.build import plan_from_trace
+from iotrace.replay.fold import fold
+from iotrace.replay.options import ReplayOptions
+from iotrace.replay.plan import Plan, Stream
+from iotrace.replay.result import Outcome, RecordedSummary
+from iotrace.replay.schedule import schedule
+from iotrace.replay.session import replay
+from iotrace.replay.sketch import sketch
+from iotrace.traces.reader import read_trace
+
+from .strategies import jobs
+from .test_loop_order import assert_fences_hold
+
+CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
+NOTHING = RecordedSummary(0, 0, 0, 0, 0, 0.0, 0.0)
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """Return an empty directory on tmpfs."""
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def run(plan: Plan, root: Path, **options: object) -> Outcome:
+    return replay(plan, NOTHING, ReplayOptions(root=root, **options))
+
+
+def ranks(count: int, lines: str) -> Plan:
+    """A plan of `count` processes that do the same side by side; `#` is the process's number."""
+    return sketch(
+        "\n".join(
+            f"process {process}\n{line.replace('#', str(process))}"
+            for line in lines.splitlines()
+            for process in range(count)
+        )
+    )
+
+
+SAVE = """open f# w+create
+write f# 0 4096
+write f# 4096 300000
+sync f#
+close f#"""
+
+
+def children() -> set[int]:
+    """The processes forked by this one that are still there."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        found |= {int(pid) for pid in (task / "children").read_text().split()}
+    return found
+
+
+@pytest.mark.parametrize("executor", ["posix", "io_uring"])
+@settings(max_examples=20, deadline=None)
+@given(text=jobs(threads=3))
+def test_workers_leave_what_one_process_leaves(executor: str, text: str) -> None:
+    """Whatever ranks do to each other's files: every byte, and every read, is as recorded."""
+    plan = sketch(text.replace("thread", "process"))
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as root:
+        outcome = run(plan, Path(root), executor=executor, queue_depth=4, verify=True)
+    assert outcome.errors == ()
+    assert outcome.verified is True
+
+
+@pytest.mark.parametrize("queue_depth", [1, 8])
+@pytest.mark.parametrize("executor", ["posix", "io_uring"])
+def test_what_waits_for_another_ranks_request_starts_after_it(
+    memory: Path, executor: str, queue_depth: int
+) -> None:
+    """Metadata come last, a reader sees what was written: order holds across processes."""
+    rounds = "".join(
+        f"process {i % 3}\nopen a rw\nwrite a {100 * i} 200\nread a {100 * i} 50\nclose a\n"
+        for i in range(30)
+    )
+    plan = sketch("process 0\nopen a rw+create\nclose a\n" + rounds)
+    outcome = run(plan, memory, executor=executor, queue_depth=queue_depth)
+    assert outcome.errors == ()
+    assert_fences_hold(schedule(plan, queue_depth, warm=True).job, outcome.repetitions[0].timings)
+
+
+def test_every_rank_of_a_real_job_is_a_worker(tmp_path: Path) -> None:
+    """Two ranks of torch.distributed.checkpoint, each writing its shards, one the metadata."""
+    plan = plan_from_trace(read_trace(CORPUS / "dcp.parquet"))
+    folded = fold(plan.streams, plan.requests)
+    assert folded.names == ("rank 0", "rank 1")
+    outcome = run(plan, tmp_path, verify=True)
+    assert outcome.verified is True
+    counts, moved = plan.counts(), outcome.repetitions[0].moved
+    assert (moved.bytes_written, moved.bytes_read) == (counts.bytes_written, counts.bytes_read)
+
+
+def test_workers_start_together(memory: Path) -> None:
+    """A rank whose set-up takes longer must not look like a slow one."""
+    outcome = run(ranks(4, SAVE), memory, executor="posix")
+    first = outcome.repetitions[0].timings["start_ns"][:4]
+    report = outcome.repetitions[0].report
+    assert first.min() >= report.start_ns
+    assert outcome.errors == ()
+
+
+def test_ranks_are_folded_onto_fewer_workers() -> None:
+    """A trace of a thousand ranks is replayed on a laptop."""
+    streams = tuple(Stream(process=p, thread=0, rank=p) for p in range(10))
+    requests = np.zeros(10, sketch("open a r").requests.dtype)
+    requests["stream"], requests["handle"] = np.arange(10), np.arange(10)
+    folded = fold(streams, requests, 4)
+    assert folded.names == ("ranks 0 to 2", "ranks 3 to 4", "ranks 5 to 7", "ranks 8 to 9")
+    assert np.all(np.diff(folded.worker) >= 0)
+    assert fold(streams, requests, 20).count == 10
+
+
+def test_ranks_that_share_an_open_file_share_a_worker() -> None:
+    """A descriptor cannot be in two processes; the report says that they are fewer."""
+    streams = tuple(Stream(process=p, thread=0, rank=p) for p in range(4))
+    requests = np.zeros(6, sketch("open a r").requests.dtype)
+    requests["stream"] = [0, 1, 2, 3, 0, 2]
+    requests["handle"] = [0, 1, 2, 3, 4, 4]
+    folded = fold(streams, requests)
+    assert folded.worker[0] == folded.worker[2]
+    assert folded.count == 3
+    assert "1 worker less" in folded.degraded[0]
+
+
+def slow() -> Plan:
+    """Two processes, each with a write every 20 ms for 20 s."""
+    lines = ["open f# w+create", *(f"write f# {4096 * i} 4096" for i in range(1000))]
+    plan = ranks(2, "\n".join(lines))
+    rows = plan.requests.copy()
+    rows["due_ns"] = np.arange(len(rows)) * 10_000_000
+    return plan.derive(plan.history[0], rows)
+
+
+def later(action: int, count: int = 1) -> threading.Thread:
+    """Signal the last `count` children once there are two."""
+
+    def work() -> None:
+        deadline = time.monotonic() + 20
+        while len(children()) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        for pid in sorted(children())[-count:]:
+            os.kill(pid, action)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_a_worker_that_is_killed_ends_the_run_and_is_named(memory: Path) -> None:
+    """The kernel kills for memory; the others stop, and what was done is told."""
+    killer = later(signal.SIGKILL)
+    begin = time.monotonic()
+    outcome = run(slow(), memory, timing="recorded")
+    killer.join()
+    assert time.monotonic() - begin < 10
+    assert outcome.failed
+    assert "SIGKILL" in outcome.errors[0]
+    assert "process 1" in outcome.errors[0]
+    moved = outcome.repetitions[0].moved
+    assert 0 < moved.requests < 2002
+    assert any("left undone" in error for error in outcome.errors)
+    assert not list(memory.iterdir())
+
+
+def test_workers_that_make_no_progress_are_given_up_on(memory: Path) -> None:
+    """A hung server must not hang a batch job until its limit."""
+    stopper = later(signal.SIGSTOP, count=2)
+    begin = time.monotonic()
+    outcome = run(slow(), memory, timing="recorded", timeout_seconds=1.0)
+    stopper.join()
+    assert time.monotonic() - begin < 15
+    assert outcome.failed
+    assert "no request was completed in" in outcome.errors[0]
+    assert children() == set()
+
+
+def test_an_interrupt_ends_all_workers(memory: Path) -> None:
+    """Ctrl-C leaves neither processes nor files."""
+    timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run(slow(), memory, timing="recorded")
+    assert time.monotonic() - begin < 10
+    assert children() == set()
+    assert not list(memory.iterdir())
