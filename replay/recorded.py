@@ -19,6 +19,7 @@ Mask = npt.NDArray[np.bool_]
 
 _OPS = {op.name.lower(): op for op in Op if op is not Op.EVICT}
 NULL = np.iinfo(np.int64).min
+TENSORS_ALONE = "the trace holds tensors and no requests to replay; add --layer tensor"
 NOTHING_TO_REPLAY = "the trace holds no request that can be replayed; look at `iotrace show`"
 # fallocate modes that shift data (COLLAPSE_RANGE, INSERT_RANGE): the payload has no such notion.
 _SHIFTS = 0x08 | 0x20
@@ -102,7 +103,8 @@ def recorded_requests(trace: Trace) -> Recorded:
     for mask in left_out.values():
         keep &= ~mask
     if not keep.any():
-        raise PlanError(NOTHING_TO_REPLAY)
+        tensors_alone = trace.row_mask(layer="tensor").any()
+        raise PlanError(TENSORS_ALONE if tensors_alone else NOTHING_TO_REPLAY)
 
     row = np.flatnonzero(keep)
     row = row[np.lexsort((row, trace.ints("seq")[row], trace.ints("start_ns")[row]))]

@@ -88,13 +88,14 @@ def convert(
     What a format cannot say is told, and stays written in the trace.
 
     \b
-    Read:     trace, strace
+    Read:     trace, strace, checkpoint
     Written:  trace
 
     \b
     Examples:
       strace -ff -y -ttt -T -o log/job python train.py
       iotrace convert log/ trace.parquet
+      iotrace convert checkpoint_dir/ tensors.parquet
     """
     check_output(target, force=force)
     export = _export_format(target, to_format)

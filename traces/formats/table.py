@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iotrace.traces.errors import TraceFormatError
-from iotrace.traces.formats import strace
+from iotrace.traces.formats import checkpoint, strace
 from iotrace.traces.formats.rows import tool_version
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import HistoryEntry
@@ -44,6 +44,12 @@ FORMATS: tuple[Format, ...] = (
         (".strace",),
         looks_like=strace.looks_like,
         read=strace.read,
+    ),
+    Format(
+        checkpoint.NAME,
+        "checkpoint",
+        looks_like=checkpoint.looks_like,
+        read=checkpoint.read,
     ),
 )
 

@@ -1,0 +1,224 @@
+"""Files of torch.save: zip archives since 1.6, and the legacy stream of pickles before."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from iotrace.traces.formats.pickled import Global, Object, Pairs, Persistent, children, parse
+from iotrace.traces.formats.piece import ITEM_BYTES, Piece, sizes
+
+ZIP_MAGIC = b"PK\x03\x04"
+PICKLE = "data.pkl"
+STORAGES = "data/"
+# The first pickle of the legacy format: one number of ten bytes.
+LEGACY_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+PICKLE_MAX_BYTES = 1 << 29
+_LOCAL_HEADER = struct.Struct("<26xHH")
+_COUNT_BYTES = 8  # before each storage of the legacy format
+_MODULE_PARTS = ("_parameters", "_buffers", "_modules")
+_STORAGE_TYPES = {
+    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16", "LongStorage": "int64", "IntStorage": "int32",
+    "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8",
+    "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128", "QInt8Storage": "qint8", "QUInt8Storage": "quint8",
+    "QInt32Storage": "qint32", "UntypedStorage": "uint8",
+}  # fmt: skip
+
+
+class Stored(NamedTuple):
+    """Where a storage lies."""
+
+    offset: int
+    length: int
+
+
+class Named(NamedTuple):
+    """A tensor of the pickle; `skipped`: bytes of its storage before its own."""
+
+    key: str
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    device: str
+    skipped: int
+
+
+def zip_pieces(file: BinaryIO, path: str, base: int = 0) -> Iterator[Piece]:
+    """Yield the tensors of an archive, in the order of their bytes.
+
+    Args:
+        file: the archive alone.
+        path: of the file that it is in, and its offset there, in bytes.
+
+    Raises:
+        ValueError: it is broken, or no archive of torch's.
+    """
+    storages, pickled = _records(file)
+    named: dict[str, list[Named]] = {}
+    for tensor in tensors(parse(pickled)):
+        named.setdefault(tensor.key, []).append(tensor)
+    for key, stored in sorted(storages.items(), key=lambda item: item[1].offset):
+        nameless = [Named(key, "", "uint8", (stored.length,), "cpu", 0)]
+        for one in named.get(key, nameless):
+            yield piece(one, stored, path, base)
+
+
+def piece(tensor: Named, stored: Stored, path: str, base: int = 0) -> Piece:
+    """Return a tensor in its place: the extent is that of its whole storage."""
+    name = tensor.name or None
+    offset = base + stored.offset
+    described = (name, tensor.dtype, tensor.shape, tensor.device, -tensor.skipped)
+    return Piece(path, offset, stored.length, *described)
+
+
+def _records(file: BinaryIO) -> tuple[dict[str, Stored], bytes]:
+    """Return the storages of an archive by key, and its pickle."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            storages: dict[str, Stored] = {}
+            pickled = None
+            for record in archive.infolist():
+                name = record.filename.partition("/")[2]
+                if name == PICKLE:
+                    if record.file_size > PICKLE_MAX_BYTES:
+                        raise ValueError(f"a pickle of {record.file_size} bytes")
+                    pickled = archive.read(record)
+                elif name.startswith(STORAGES):
+                    storages[name[len(STORAGES) :]] = _stored(file, record)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
+        raise ValueError("a broken archive") from error
+    if pickled is None:
+        raise ValueError(f"an archive without {PICKLE}")
+    return storages, pickled
+
+
+def _stored(file: BinaryIO, record: zipfile.ZipInfo) -> Stored:
+    file.seek(record.header_offset)
+    header = file.read(30)
+    if len(header) < 30 or not header.startswith(ZIP_MAGIC):
+        raise ValueError("a broken archive")
+    name_bytes, extra_bytes = _LOCAL_HEADER.unpack(header)
+    return Stored(record.header_offset + 30 + name_bytes + extra_bytes, record.compress_size)
+
+
+def legacy_pieces(file: BinaryIO, path: str) -> Iterator[Piece]:
+    """Yield the tensors of the legacy format, in the order of their bytes.
+
+    Raises:
+        ValueError: it is broken.
+    """
+    for _ in range(3):  # magic number, protocol, the machine's sizes
+        parse(file)
+    root, keys = parse(file), parse(file)
+    named: dict[str, list[Named]] = {}
+    lengths: dict[str, int] = {}
+    for tensor, length in _tensors_with_lengths(root):
+        named.setdefault(tensor.key, []).append(tensor)
+        lengths[tensor.key] = length
+    position = file.tell()
+    for key in keys if isinstance(keys, list) else []:
+        if key not in lengths:
+            raise ValueError(f"the storage {str(key)[:40]!r} belongs to no tensor")
+        stored = Stored(position + _COUNT_BYTES, lengths[key])
+        for tensor in named[key]:
+            yield piece(tensor, stored, path)
+        position = stored.offset + stored.length
+
+
+def tensors(root: Any) -> Iterator[Named]:
+    """Yield the tensors and the bare storages of a pickle, with their names."""
+    for tensor, _ in _tensors_with_lengths(root):
+        yield tensor
+
+
+def _tensors_with_lengths(root: Any) -> Iterator[tuple[Named, int]]:
+    """Yield each tensor and the bytes of its storage; a container is entered once."""
+    entered: dict[int, Any] = {}  # by id, and so kept alive
+    below = [("", root)]
+    while below:
+        name, node = below.pop()
+        leaf = _leaf(name, node)
+        if leaf is not None:
+            yield leaf
+            continue
+        if isinstance(node, Pairs | list | tuple | Object):
+            if id(node) in entered:
+                continue
+            entered[id(node)] = node
+            inside = list(_parts(node))
+            below += [(_joined(name, key), child) for key, child in reversed(inside)]
+
+
+def _joined(name: str, key: object) -> str:
+    if key in _MODULE_PARTS:
+        key = ""
+    return f"{name}.{key}" if name and key != "" else name or str(key)
+
+
+def _parts(node: Any) -> Iterator[tuple[object, Any]]:
+    """Yield what is in a node; what wraps one tensor names it as itself."""
+    if isinstance(node, Object) and isinstance(node.maker, Global) and _rebuilds(node.maker):
+        arguments = node.arguments if isinstance(node.arguments, tuple) else ()
+        if node.maker.name == "_rebuild_from_type_v2" and len(arguments) >= 3:
+            yield "", Object(arguments[0], arguments[2])
+            yield "", arguments[-1]  # the attributes of a subclass
+        elif node.maker.name == "_rebuild_sparse_tensor" and len(arguments) >= 2:
+            names = ("indices", "values")
+            inner = arguments[1] if isinstance(arguments[1], tuple) else ()
+            yield from zip(names, inner, strict=False)
+        else:
+            for argument in arguments:
+                if isinstance(argument, Object | tuple | Pairs):
+                    yield "", argument
+        return
+    yield from children(node)
+
+
+def _rebuilds(maker: Global) -> bool:
+    return maker.module.partition(".")[0] == "torch" and maker.name.startswith("_rebuild")
+
+
+def _leaf(name: str, node: Any) -> tuple[Named, int] | None:
+    if isinstance(node, Persistent):
+        key, dtype, device, length = _storage(node)
+        return Named(key, name, "uint8", (length,), device, 0), length
+    if not (isinstance(node, Object) and isinstance(node.maker, Global)):
+        return None
+    arguments = node.arguments
+    if not (_rebuilds(node.maker) and isinstance(arguments, tuple) and len(arguments) >= 3):
+        return None
+    if not isinstance(arguments[0], Persistent):
+        return None
+    key, dtype, device, length = _storage(arguments[0])
+    given = arguments[6] if len(arguments) > 6 else None
+    if node.maker.name == "_rebuild_tensor_v3" and isinstance(given, Global):
+        dtype = given.name
+    skipped = arguments[1]
+    if type(skipped) is not int:
+        raise ValueError("a tensor without an offset")
+    shape = sizes(_plain_tuple(arguments[2]))
+    return Named(key, name, dtype, shape, device, skipped * ITEM_BYTES.get(dtype, 1)), length
+
+
+def _plain_tuple(value: Any) -> Any:
+    """Return what torch.Size is made of."""
+    if isinstance(value, Object) and isinstance(value.arguments, tuple) and value.arguments:
+        return value.arguments[0]
+    return value
+
+
+def _storage(node: Persistent) -> tuple[str, str, str, int]:
+    """Return key, type, device and bytes of a storage."""
+    parts = node.key
+    if not isinstance(parts, tuple) or len(parts) < 5 or parts[0] != "storage":
+        raise ValueError("a storage that is not torch's")
+    kind, key, device, count = parts[1:5]
+    dtype = _STORAGE_TYPES.get(kind.name, "uint8") if isinstance(kind, Global) else "uint8"
+    if type(count) is not int or count < 0:
+        raise ValueError("a storage without a size")
+    return str(key), dtype, str(device), count * ITEM_BYTES[dtype]
