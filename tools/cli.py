@@ -27,6 +27,7 @@ from iotrace.tools.commands.recover import recover
 from iotrace.tools.commands.replay import replay
 from iotrace.tools.commands.share import share
 from iotrace.tools.commands.show import show
+from iotrace.tools.commands.sweep import sweep
 from iotrace.tools.commands.why import why
 from iotrace.traces.errors import IotraceError
 
@@ -39,6 +40,7 @@ VERBS: tuple[Callable[..., int | None], ...] = (
     recover,
     show,
     why,
+    sweep,
     replay,
     convert,
     share,

@@ -1,0 +1,36 @@
+"""Durations as people type them: `5m`, `90s`, `1.5h`, `300`."""
+
+from __future__ import annotations
+
+import re
+
+import typer
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
+_UNITS = {
+    **dict.fromkeys(("", "s", "sec"), 1.0),
+    **dict.fromkeys(("m", "min"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3600.0),
+}
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds that `text` stands for.
+
+    Raises:
+        typer.BadParameter: `text` is no duration above zero.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    factor = _UNITS.get(match[2].lower()) if match else None
+    if match is None or factor is None or float(match[1]) * factor <= 0:
+        raise typer.BadParameter(f"{text!r} is not a duration; write 5m, 90s or 1.5h")
+    return float(match[1]) * factor
+
+
+def format_duration(seconds: float) -> str:
+    """Return `45 s`, `5 min` or `1 h 30 min`, for estimates."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours else f"{minutes} min"
