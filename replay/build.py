@@ -19,7 +19,7 @@ from iotrace.replay.recorded import (
     recorded_requests,
 )
 from iotrace.replay.relocation import Relocation
-from iotrace.replay.tensors import plan_from_tensors
+from iotrace.replay.tensors import hosts_of, plan_from_tensors
 from iotrace.traces.errors import PlanError
 from iotrace.traces.trace import Trace
 
@@ -60,7 +60,7 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
         raise PlanError(NOTHING_TO_REPLAY)
     flags = _open_flags(recorded, instances)
     requests = _requests(recorded, instances, rows, namings, handles, flags)
-    streams = _number_streams(recorded, rows, requests)
+    streams = _number_streams(recorded, rows, requests, hosts_of(trace))
     is_new = (requests["op"] == Op.OPEN) & np.array([naming.is_new for naming in namings])
     content = find_content(requests, _moved(recorded, rows), is_new, table.file_count)
     notes = [*recorded.notes, *content.notes]
@@ -234,7 +234,7 @@ def _moved(recorded: Recorded, rows: Ints) -> Ints:
 
 
 def _number_streams(
-    recorded: Recorded, rows: Ints, requests: npt.NDArray[np.void]
+    recorded: Recorded, rows: Ints, requests: npt.NDArray[np.void], hosts: dict[int, int]
 ) -> tuple[Stream, ...]:
     """Set `stream`, `due_ns` and `think_ns`; return the streams, one per thread."""
     source = np.where(rows < 0, -1 - rows, rows)
@@ -248,8 +248,14 @@ def _number_streams(
     gap = np.where(same, _span(start_ns[order], np.roll(end_ns[order], 1)), 0)
     requests["think_ns"][order] = gap
     return tuple(
-        Stream(int(recorded.process[row]), int(recorded.thread[row]), int(recorded.rank[row]))
-        for row in source[first].tolist()
+        Stream(process, thread, rank, hosts.get(process, 0))
+        for process, thread, rank in zip(
+            *(
+                c[source[first]].tolist()
+                for c in (recorded.process, recorded.thread, recorded.rank)
+            ),
+            strict=True,
+        )
     )
 
 

@@ -12,6 +12,10 @@ from iotrace.replay.names import Names
 from iotrace.replay.pieces import Rows
 from iotrace.replay.relocation import Relocation
 
+# A part of a file, and which recorded bytes lie there.
+EXTENT = np.dtype(
+    [("file", "<i4"), ("source", "<i4"), ("offset", "<i8"), ("origin", "<i8"), ("length", "<i8")]
+)
 # fallocate modes (linux/falloc.h): the size stays as it is with KEEP_SIZE.
 KEEP_SIZE = 0x01
 
@@ -23,7 +27,8 @@ class FileSpec:
     Attributes:
         path: the first name, relative to the root.
         exists: whether it is there before the run.
-        initial_bytes: recorded bytes that must be in it before the run.
+        initial_bytes: how many of its recorded bytes must be there before the run, wherever
+            they lie by then.
         initial_size_bytes: its size then.
         final_bytes: its size after the run.
         final_path: its name after the run; None: removed.
@@ -64,12 +69,15 @@ def describe_files(
         previous: gives the path of a file that no request names.
     """
     count = len(initial_bytes)
-    first_path, exists = _beginnings(requests, paths, initial_bytes)
+    first_path, exists = _beginnings(requests, paths, count)
     final_path = final_names(requests, paths)
-    sizes = initial_sizes(initial_bytes, relocation)
+    before = initial_extents(initial_bytes, relocation)
+    sizes = np.zeros(count, np.int64)
+    np.maximum.at(sizes, before["file"], before["offset"] + before["length"])
+    exists |= sizes > 0
     finals = final_sizes(requests, sizes)
     written, read = (_files_of(requests, op, count) for op in (Op.WRITE, Op.READ))
-    fallback = [spec.path for spec in previous] or [""] * count
+    fallback = [spec.path for spec in previous] + [""] * (count - len(previous))
     return tuple(
         FileSpec(
             path=first_path.get(file, fallback[file]),
@@ -92,28 +100,33 @@ def _files_of(requests: Rows, op: Op, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _beginnings(
-    requests: Rows, paths: Sequence[str], initial_bytes: npt.NDArray[np.int64]
+    requests: Rows, paths: Sequence[str], count: int
 ) -> tuple[dict[int, str], npt.NDArray[np.bool_]]:
     """Return each file's first name, and whether the file is there before the run."""
     named = requests[(requests["file"] >= 0) & (requests["path"] >= 0)]
     files, first = np.unique(named["file"], return_index=True)
     rows = named[first]
     creates = (rows["op"] == Op.OPEN) & (rows["flags"] & os.O_CREAT != 0)
-    exists = np.zeros(len(initial_bytes), np.bool_)
-    exists[files] = ~creates | (initial_bytes[files] > 0)
+    exists = np.zeros(count, np.bool_)
+    exists[files] = ~creates
     names = [paths[path] for path in rows["path"].tolist()]
     return dict(zip(files.tolist(), names, strict=True)), exists
 
 
-def initial_sizes(
-    initial_bytes: npt.NDArray[np.int64], relocation: Relocation
-) -> npt.NDArray[np.int64]:
-    """Return the size of each file before the run."""
-    sizes = initial_bytes.copy()
-    for file in relocation.files().tolist():
-        if initial_bytes[file]:
-            sizes[file] = relocation.size_bytes(file, int(initial_bytes[file]))
-    return sizes
+def initial_extents(initial_bytes: npt.NDArray[np.int64], relocation: Relocation) -> Rows:
+    """Return what must lie in the files before the run: EXTENT rows by file and offset.
+
+    Args:
+        initial_bytes: per recorded file, how much of it from its beginning.
+        relocation: where recorded extents lie.
+    """
+    source = np.flatnonzero(initial_bytes > 0)
+    parts = relocation.split(source, np.zeros(len(source), np.int64), initial_bytes[source])
+    extents = np.zeros(len(parts.extent), EXTENT)
+    extents["file"], extents["offset"] = parts.to_file, parts.to_offset
+    extents["source"], extents["origin"] = source[parts.extent], parts.offset
+    extents["length"] = parts.length
+    return extents[np.lexsort((extents["offset"], extents["file"]))]
 
 
 def resets_of(requests: Rows) -> npt.NDArray[np.bool_]:

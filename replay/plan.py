@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.files import FileSpec, describe_files
+from iotrace.replay.files import FileSpec, describe_files, initial_extents
 from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, PIECE, REQUEST, Op
 from iotrace.replay.pieces import (
     PADDING,
@@ -24,11 +24,17 @@ _BY_HANDLE = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.ALLOCATE)
 
 @dataclass(frozen=True)
 class Stream:
-    """What one thread issued, in order."""
+    """What one thread issued, in order. `host` is the index of its machine."""
 
     process: int
     thread: int
     rank: int = -1
+    host: int = 0
+
+    @property
+    def region(self) -> tuple[int, int]:
+        """Who the bytes belong to: the rank or, outside a launcher, the process."""
+        return (0, self.rank) if self.rank >= 0 else (1, self.process)
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,22 @@ class Plan:
         """Everything the plan does not do as recorded."""
         return tuple(note for applied in self.history for note in applied.notes)
 
+    @property
+    def layout(self) -> str:
+        """Which files the bytes lie in: `recorded`, or what `aggregate` made of it last."""
+        for applied in reversed(self.history):
+            if applied.name == "aggregate":
+                return str(dict(applied.parameters)["layout"])
+        return "recorded"
+
+    def initial_bytes(self) -> npt.NDArray[np.int64]:
+        """Return, per recorded file, how many of its bytes must be there before the run."""
+        return np.array([spec.initial_bytes for spec in self.files], np.int64)
+
+    def initial_extents(self) -> Rows:
+        """Return what must lie in the files before the run: EXTENT rows by file and offset."""
+        return initial_extents(self.initial_bytes(), self.relocation)
+
     def require_buffered(self, transform: str) -> None:
         """Refuse a transform that would undo the alignment of direct I/O.
 
@@ -126,6 +148,7 @@ class Plan:
         pieces: Rows | None = None,
         relocation: Relocation | None = None,
         initial_bytes: npt.NDArray[np.int64] | None = None,
+        paths: tuple[str, ...] | None = None,
     ) -> "Plan":
         """Return the plan that `applied` makes of this one; what is not given stays.
 
@@ -134,15 +157,18 @@ class Plan:
             requests: REQUEST rows in order of issue.
             pieces: what they index.
             relocation: where recorded extents lie.
-            initial_bytes: per file, recorded bytes to be there before the run.
+            initial_bytes: per file, recorded bytes to be there before the run; as many as there
+                are files.
+            paths: what requests name.
         """
         pieces = self.pieces if pieces is None else pieces
         relocation = self.relocation if relocation is None else relocation
-        if initial_bytes is None:
-            initial_bytes = np.array([spec.initial_bytes for spec in self.files], np.int64)
+        initial_bytes = self.initial_bytes() if initial_bytes is None else initial_bytes
+        paths = self.paths if paths is None else paths
         return replace(
             self,
-            files=describe_files(requests, self.paths, initial_bytes, relocation, self.files),
+            files=describe_files(requests, paths, initial_bytes, relocation, self.files),
+            paths=paths,
             requests=requests,
             pieces=pieces,
             relocation=relocation,

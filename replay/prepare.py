@@ -8,6 +8,7 @@ import numpy as np
 from iotrace.replay.files import resets_of
 from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape, fill_file, open_beneath, resident_bytes
+from iotrace.replay.pieces import Rows
 from iotrace.replay.plan import Plan
 
 _ZEROS = -1  # as a file, to the tape
@@ -36,9 +37,12 @@ def prepare(plan: Plan, tape: Tape, root_fd: int) -> Prepared:
         OSError: as open and write.
     """
     there = [file for file, spec in enumerate(plan.files) if spec.exists]
+    extents = plan.initial_extents()
+    bounds = np.searchsorted(extents["file"], np.arange(len(plan.files) + 1))
     resident = 0
     for file in there:
-        fd = _open(plan, tape, root_fd, file)
+        own = extents[bounds[file] : bounds[file + 1]]
+        fd = _open(plan.files[file].path, own, tape, root_fd)
         try:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             resident += resident_bytes(fd)
@@ -48,28 +52,23 @@ def prepare(plan: Plan, tape: Tape, root_fd: int) -> Prepared:
     return Prepared(len(there), size_bytes, resident)
 
 
-def _open(plan: Plan, tape: Tape, root_fd: int, file: int) -> int:
+def _open(path: str, extents: Rows, tape: Tape, root_fd: int) -> int:
     try:
-        return open_beneath(root_fd, plan.files[file].path, os.O_RDONLY)
+        return open_beneath(root_fd, path, os.O_RDONLY)
     except FileNotFoundError:
-        _write(plan, tape, root_fd, file)
-        return open_beneath(root_fd, plan.files[file].path, os.O_RDONLY)
+        _write(path, extents, tape, root_fd)
+        return open_beneath(root_fd, path, os.O_RDONLY)
 
 
-def _write(plan: Plan, tape: Tape, root_fd: int, file: int) -> None:
-    spec = plan.files[file]
-    fd = open_beneath(root_fd, spec.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def _write(path: str, extents: Rows, tape: Tape, root_fd: int) -> None:
+    fd = open_beneath(root_fd, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        parts = plan.relocation.split(
-            np.array([file]), np.array([0]), np.array([spec.initial_bytes])
-        )
         at = 0
-        order = np.argsort(parts.to_offset)
-        columns = (parts.to_offset[order], parts.length[order], parts.offset[order])
-        for to_offset, length, offset in zip(*(c.tolist() for c in columns), strict=True):
-            fill_file(tape, fd, at, to_offset - at, _ZEROS, 0)
-            fill_file(tape, fd, to_offset, length, file, offset)
-            at = to_offset + length
+        columns = (extents[name].tolist() for name in ("offset", "length", "source", "origin"))
+        for offset, length, source, origin in zip(*columns, strict=True):
+            fill_file(tape, fd, at, offset - at, _ZEROS, 0)
+            fill_file(tape, fd, offset, length, source, origin)
+            at = offset + length
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -164,7 +164,10 @@ class Relocation:
         parts = later.split(mine["to_file"], mine["to_offset"], mine["length"])
         origin = mine[parts.extent]
         from_offset = origin["offset"] + parts.offset - origin["to_offset"]
-        fresh = later.entries[~np.isin(later.entries["file"], self.files())]
+        # What this one moves bytes into, no recorded bytes have as their own place.
+        fresh = later.entries[
+            ~np.isin(later.entries["file"], np.union1d(mine["file"], mine["to_file"]))
+        ]
         return Relocation.of(
             file=np.concatenate([origin["file"], fresh["file"]]),
             offset=np.concatenate([from_offset, fresh["offset"]]),
@@ -179,12 +182,6 @@ class Relocation:
         return _are_disjoint(rows["file"], rows["offset"], rows["length"]) and _are_disjoint(
             rows["to_file"], rows["to_offset"], rows["length"]
         )
-
-    def size_bytes(self, file: int, recorded_bytes: int) -> int:
-        """Return where the first `recorded_bytes` of a recorded file end, in its own file."""
-        parts = self.split(np.array([file]), np.array([0]), np.array([recorded_bytes]))
-        own = parts.to_file == file
-        return int((parts.to_offset + parts.length)[own].max(initial=0))
 
     def _place(self, file: npt.NDArray[np.integer], offset: Ints) -> Ints:
         """Return the index of the last entry at or before each byte, or -1."""

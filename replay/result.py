@@ -116,7 +116,7 @@ class Outcome:
             "trace": trace,
             "executor": self.executor,
             "transforms": [str(applied) for applied in self.plan.history[1:]],
-            "layout": "recorded",
+            "layout": self.plan.layout,
             "recorded": asdict(self.recorded),
             "planned": asdict(self.plan.counts()),
             "replayed": {

@@ -128,9 +128,16 @@ def _requests(
     requests = requests[np.lexsort((extents["offset"][source], rank, in_group))]
     _set_flags(requests)
     ranks = dict(zip(trace.ints("process").tolist(), trace.ints("rank").tolist(), strict=True))
+    hosts = hosts_of(trace)
     return requests, tuple(
-        Stream(process, thread, ranks[process]) for process, thread in unique.T.tolist()
+        Stream(process, thread, ranks[process], hosts.get(process, 0))
+        for process, thread in unique.T.tolist()
     )
+
+
+def hosts_of(trace: Trace) -> dict[int, int]:
+    """Return the index of the machine that each process ran on."""
+    return {index: process.host for index, process in enumerate(trace.metadata.processes)}
 
 
 def _set_flags(requests: npt.NDArray[np.void]) -> None:

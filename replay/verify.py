@@ -4,16 +4,13 @@ import os
 
 import numpy as np
 
-from iotrace.replay.files import resets_of
+from iotrace.replay.files import EXTENT, resets_of
 from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape, check_file, open_beneath
 from iotrace.replay.pieces import Ints, Rows, request_index, spread
 from iotrace.replay.plan import Plan
 from iotrace.traces.words import plural
 
-EXTENT = np.dtype(
-    [("file", "<i4"), ("source", "<i4"), ("offset", "<i8"), ("origin", "<i8"), ("length", "<i8")]
-)
 _NO_LIMIT = np.iinfo(np.int64).max
 
 

@@ -159,8 +159,10 @@ def _initial_bytes(plan: Plan, requests: Rows, pieces: Rows) -> Ints:
     )
     events = events[np.argsort(events["index"], kind="stable")]
     found = find_unwritten(events, len(plan.files)).initial_bytes
-    before = np.array([spec.initial_bytes for spec in plan.files], np.int64)
-    touched = np.isin(np.arange(len(plan.files)), requests["file"])
+    before = plan.initial_bytes()
+    touched = np.zeros(len(plan.files), np.bool_)
+    touched[line["file"]] = True
+    touched[requests["file"][requests["file"] >= 0]] = True
     return np.where(touched, np.maximum(found, before), 0)
 
 
@@ -183,6 +185,5 @@ def _told_apart(plan: Plan, selected: Plan) -> Plan:
         paths.append(f"{spec.path}.iotrace-{file}")
     if len(paths) == len(plan.paths):
         return selected
-    renamed = replace(selected, paths=tuple(paths), history=plan.history)
-    initial_bytes = np.array([spec.initial_bytes for spec in selected.files], np.int64)
-    return renamed.derive(selected.history[-1], rows, selected.pieces, initial_bytes=initial_bytes)
+    before = replace(selected, history=plan.history)
+    return before.derive(selected.history[-1], rows, selected.pieces, paths=tuple(paths))

@@ -32,23 +32,19 @@ class Model:
     read: int = 0
 
     def __post_init__(self) -> None:
+        inodes: dict[int, int] = {}
         for file, spec in enumerate(self.plan.files):
             if spec.exists:
                 assert spec.path not in self.names, "two files are prepared under one name"
-                self.names[spec.path] = self._new(spec.initial_size_bytes)
-                self._lay_out(file, spec.initial_bytes)
+                self.names[spec.path] = inodes[file] = self._new(spec.initial_size_bytes)
+        for extent in self.plan.initial_extents():
+            at, length = int(extent["offset"]), int(extent["length"])
+            content = self.inodes[inodes[int(extent["file"])]]
+            content[at : at + length] = token(extent["source"], extent["origin"], length)
 
     def _new(self, size: int) -> int:
         self.inodes.append(np.full(size, ZERO))
         return len(self.inodes) - 1
-
-    def _lay_out(self, file: int, initial_bytes: int) -> None:
-        parts = self.plan.relocation.split(
-            np.array([file]), np.array([0]), np.array([initial_bytes])
-        )
-        content = self.inodes[-1]
-        for offset, length, to in zip(parts.offset, parts.length, parts.to_offset, strict=True):
-            content[to : to + length] = token(file, offset, length)
 
     def run(self, row: np.void) -> None:
         """Carry out one request; what goes wrong becomes a problem."""
