@@ -136,6 +136,13 @@ def resets_of(requests: Rows) -> npt.NDArray[np.bool_]:
     return np.asarray(opens | (requests["op"] == Op.TRUNCATE))
 
 
+def empties_of(requests: Rows) -> npt.NDArray[np.bool_]:
+    """Return which requests leave their file without bytes."""
+    return np.asarray(
+        resets_of(requests) & ((requests["op"] == Op.OPEN) | (requests["length"] == 0))
+    )
+
+
 def growth_of(requests: Rows) -> npt.NDArray[np.int64]:
     """Return the least size of its file after each request; 0 where it does not matter."""
     allocates = (requests["op"] == Op.ALLOCATE) & (requests["flags"] & KEEP_SIZE == 0)

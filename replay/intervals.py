@@ -43,6 +43,58 @@ def clusters(group: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
     return group[first], starts[first], reach[np.concatenate([apart, [True]])]
 
 
+def unions(group: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the bytes in any of the intervals of one group; those that touch become one.
+
+    >>> found = unions(np.array([1, 1, 2]), np.array([8, 0, 2]), np.array([9, 8, 8]))
+    >>> [part.tolist() for part in found]
+    [[1, 2], [0, 2], [9, 8]]
+    """
+    if not len(group):
+        return group, starts, ends
+    order = np.lexsort((starts, group))
+    group, starts = group[order], starts[order]
+    other = group[1:] != group[:-1]
+    reach = running_max(ends[order], np.concatenate([[True], other]))
+    apart = other | (starts[1:] > reach[:-1])
+    first = np.concatenate([[True], apart])
+    return group[first], starts[first], reach[np.concatenate([apart, [True]])]
+
+
+def first_claims(
+    group: Ints, starts: Ints, ends: Ints, claim: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Give each byte of a group to the lowest of the claims on it.
+
+    Returns:
+        Groups, starts, ends and claims of disjoint intervals, in order; those that touch and
+        have one claim are one.
+
+    >>> found = first_claims(np.array([7, 7]), np.array([0, 4]), np.array([6, 9]), np.array([2, 1]))
+    >>> [part.tolist() for part in found]
+    [[7, 7], [0, 4], [4, 9], [2, 1]]
+    """
+    if not len(group):
+        return group, starts, ends, claim
+    groups, places = np.concatenate([group, group]), np.concatenate([starts, ends])
+    order = np.lexsort((places, groups))
+    groups, places = groups[order], places[order]
+    news = np.concatenate([[True], (groups[1:] != groups[:-1]) | (places[1:] != places[:-1])])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.cumsum(news) - 1
+    groups, places = groups[news], places[news]
+    low, high = rank[: len(group)], rank[len(group) :]
+    count = high - low
+    cell = np.repeat(low - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+    best = np.full(len(groups), np.iinfo(np.int64).max)
+    np.minimum.at(best, cell, np.repeat(claim, count))
+    taken = np.flatnonzero(best < np.iinfo(np.int64).max)
+    group, starts, ends, claim = groups[taken], places[taken], places[taken + 1], best[taken]
+    apart = (group[1:] != group[:-1]) | (starts[1:] != ends[:-1]) | (claim[1:] != claim[:-1])
+    first, last = np.concatenate([[True], apart]), np.concatenate([apart, [True]])
+    return group[first], starts[first], ends[last], claim[first]
+
+
 def subtract(left: Intervals, right: Intervals) -> Intervals:
     """Return the bytes of `left` that are not in `right`.
 
@@ -71,6 +123,8 @@ def running_max(values: Ints, fresh: npt.NDArray[np.bool_]) -> Ints:
     >>> running_max(np.array([5, 3, 1, 2]), np.array([True, False, True, False])).tolist()
     [5, 5, 1, 2]
     """
+    if np.all((values[1:] >= values[:-1]) | fresh[1:]):
+        return values
     group = np.cumsum(fresh)
     order = np.lexsort((values, group))
     rank = np.empty(len(values), np.int64)

@@ -55,6 +55,15 @@ def make_pieces(file: npt.ArrayLike, offset: npt.ArrayLike, length: npt.ArrayLik
     return rows
 
 
+def append_pieces(requests: Rows, pieces: Rows, to: Rows) -> tuple[Rows, Rows]:
+    """Return requests and the pieces `to` followed by those of the requests, which index them."""
+    counts = requests["piece_count"].astype(np.int64)
+    own = pieces[spread(requests["first_piece"], counts)]
+    requests = requests.copy()
+    requests["first_piece"] = np.cumsum(counts) - counts + len(to)
+    return requests, np.concatenate([to, own])
+
+
 def positions(line: Rows) -> Ints:
     """Return where each piece begins on the line, and the line's end: one more than pieces."""
     return np.concatenate([[0], np.cumsum(line["length"])]).astype(np.int64)

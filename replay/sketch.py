@@ -146,9 +146,14 @@ def _pieces(plan: Plan, row: np.void) -> str:
     if not count or (as_recorded and pieces["file"][0] == row["file"]):
         return ""
     shown = [
-        f"{p['offset']}+{p['length']}"
+        _source(plan, p, int(row["file"]))
         if p["file"] >= 0
         else f"{_KINDS[int(p['file'])]} {p['length']}"
         for p in pieces
     ]
     return f"  [{', '.join(shown)}]"
+
+
+def _source(plan: Plan, piece: np.void, file: int) -> str:
+    extent = f"{piece['offset']}+{piece['length']}"
+    return extent if piece["file"] == file else f"{plan.files[piece['file']].path} {extent}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from iotrace.replay.files import growth_of
 from iotrace.replay.job import Op
+from iotrace.replay.lifetimes import last_names
 from iotrace.replay.names import Names
 from iotrace.replay.plan import Plan
 from iotrace.traces.errors import PlanError, ReplayError
@@ -154,41 +155,6 @@ def peak_bytes(plan: Plan) -> int:
     first[[i for i, spec in enumerate(plan.files) if spec.exists]] = 0
     changes = np.zeros(len(rows) + 1, np.int64)
     np.add.at(changes, first, grown)
-    for file, place in _removals(plan).items():
+    for file, place in last_names(plan).items():
         changes[place] -= grown[file]
     return int(np.cumsum(changes).max(initial=0))
-
-
-def _removals(plan: Plan) -> dict[int, int]:
-    """Return, per file that loses its last name, the request that takes it."""
-    names: dict[str, int] = {}
-    count: dict[int, int] = {}
-    gone: dict[int, int] = {}
-
-    def bind(name: str, file: int, place: int) -> None:
-        release(name, place)
-        names[name] = file
-        count[file] = count.get(file, 0) + 1
-        gone.pop(file, None)
-
-    def release(name: str, place: int) -> None:
-        file = names.pop(name, None)
-        if file is not None:
-            count[file] -= 1
-            if not count[file]:
-                gone[file] = place
-
-    rows = plan.requests
-    named = np.flatnonzero((rows["path"] >= 0) & (rows["file"] >= 0))
-    columns = (named, *(rows[name][named] for name in ("op", "file", "path", "target")))
-    for place, op, file, path, target in zip(*(c.tolist() for c in columns), strict=True):
-        name = plan.paths[path]
-        if op == Op.UNLINK:
-            release(name, place)
-        elif op in (Op.RENAME, Op.LINK):
-            bind(plan.paths[target], file, place)
-            if op == Op.RENAME:
-                release(name, place)
-        elif names.get(name) != file:
-            bind(name, file, place)
-    return gone

@@ -1,6 +1,7 @@
 """What transforms share: new requests from new cuts, put back among the others."""
 
 import numpy as np
+import numpy.typing as npt
 
 from iotrace.replay.pieces import Ints, Rows, cut
 
@@ -35,3 +36,25 @@ def merge(*parts: tuple[Rows, Ints, int]) -> Rows:
     when = np.concatenate([part[1] for part in parts])
     rank = np.concatenate([np.full(len(part[0]), part[2]) for part in parts])
     return rows[np.lexsort((rank, when))]
+
+
+def in_order(*parts: tuple[Rows, Ints]) -> tuple[Rows, Ints]:
+    """Return all rows in order of time, and the index in the old plan that each stands at."""
+    when = np.concatenate([part[1] for part in parts])
+    order = np.argsort(when, kind="stable")
+    return np.concatenate([part[0] for part in parts])[order], when[order]
+
+
+def carried_think(requests: Rows, dropped: npt.NDArray[np.bool_]) -> Ints:
+    """Return, per request, the pauses of the dropped ones right before it in its stream, in ns."""
+    order = np.argsort(requests["stream"], kind="stable")
+    stream, kept = requests["stream"][order], ~dropped[order]
+    own = np.where(kept, 0, requests["think_ns"][order])
+    lost = np.cumsum(own)
+    fresh = np.concatenate([[True], stream[1:] != stream[:-1]])[: len(order)]
+    # What had been lost at the last kept request or where the stream begins; sums only grow.
+    passed = np.concatenate([[0], np.where(kept, lost, 0)[:-1]])[: len(order)]
+    passed = np.maximum.accumulate(np.maximum(passed, np.where(fresh, lost - own, 0)))
+    carried = np.zeros(len(order), np.int64)
+    carried[order] = np.where(kept, lost - passed, 0)
+    return carried

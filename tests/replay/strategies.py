@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 NAMES = ("a", "b", "c")
+_SETTINGS = ("process", "thread", "step")
 LENGTHS = st.sampled_from([0, 1, 7, 100, 511, 512, 513, 1024, 1500, 3000])
 OFFSETS = st.sampled_from([0, 1, 512, 700, 1024, 2048, 4000])
 
@@ -18,10 +19,11 @@ class _Job:
     opened: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # inode, position, mode
     lines: list[str] = field(default_factory=list)
     thread: int = -1
+    processes: int = 1
 
     def write(self, thread: int, line: str) -> None:
         if thread != self.thread:
-            self.lines.append(f"thread {thread}")
+            self.lines += [f"process {thread % self.processes}", f"thread {thread}"]
             self.thread = thread
         self.lines.append(line)
 
@@ -29,15 +31,19 @@ class _Job:
 @st.composite
 def jobs(draw: st.DrawFn, threads: int = 2, steps: int = 24) -> str:
     """The text of a job for `sketch`: opens, writes, reads, syncs, renames, removals, ..."""
-    job = _Job()
+    job = _Job(processes=draw(st.integers(1, threads)))
+    step = -1
     for name in NAMES:
         if draw(st.booleans()):
             job.names[name] = len(job.sizes)
             job.sizes.append(draw(st.sampled_from([0, 600, 5000])))
     for _ in range(draw(st.integers(3, steps))):
+        if draw(st.integers(0, 7)) == 0:
+            step += 1
+            job.lines.append(f"step {step}")
         thread = draw(st.integers(0, threads - 1))
         _step(draw, job, thread)
-    if not job.lines:
+    if not any(" " in line and line.split()[0] not in _SETTINGS for line in job.lines):
         job.write(0, "mkdir d")
     for (thread, name), _ in list(job.opened.items()):
         if draw(st.booleans()):

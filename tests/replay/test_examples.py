@@ -8,7 +8,10 @@ import pytest
 
 MODULES = (
     *("intervals", "paths", "pieces", "relocation", "sketch", "statistics"),
-    *(f"transforms.{name}" for name in ("align", "buffered", "coalesce", "direct", "select")),
+    *(
+        f"transforms.{name}"
+        for name in ("aggregate", "align", "buffered", "coalesce", "direct", "select")
+    ),
     "transforms.split",
 )
 

@@ -1,0 +1,115 @@
+"""Put the bytes of many files into few."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotrace.replay.intervals import unions
+from iotrace.replay.job import MAX_OFFSET_BYTES, Op
+from iotrace.replay.pieces import HOLE, Ints, pieces_in_place
+from iotrace.replay.plan import Applied, Note, Plan
+from iotrace.replay.relocation import Relocation
+from iotrace.replay.transforms.layout import Layout
+from iotrace.replay.transforms.move import Move
+from iotrace.replay.transforms.regions import Wanted
+from iotrace.traces.errors import PlanError
+
+LAYOUTS = ("rank", "host", "shared")
+STRIPE_BYTES = 1 << 20
+# fallocate modes after which bytes read as zeros (PUNCH_HOLE, ZERO_RANGE).
+_ZEROING = 0x02 | 0x10
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Put the bytes of all files into one file per rank, host or job, and per step.
+
+    The bytes of a rank lie one after the other as it first touched them, file by file. In a file
+    of several ranks, each rank's region begins at the exclusive prefix sum of the sizes before
+    it, each rounded up to a stripe. A byte that several ranks write belongs to the lowest; one
+    that is only read, to the lowest reader. A rank opens each file once to save and once to load
+    a step. Of its syncs the last remains; of the renames that commit the old files one; and the
+    file is removed with the last of them. Reads follow their bytes; what they found beyond the
+    end of a file is gone.
+
+    Attributes:
+        layout: of LAYOUTS.
+        stripe_bytes: what the regions of ranks begin at multiples of.
+
+    >>> from iotrace.replay.sketch import listing, sketch
+    >>> plan = sketch('''
+    ... open a w+create
+    ... write a 0 10
+    ... sync a
+    ... close a
+    ... open b w+create
+    ... write b 0 5
+    ... sync b
+    ... close b
+    ... open b r
+    ... read b 0 9 -> 5
+    ... close b''')
+    >>> print(listing(Aggregate("rank")(plan)))
+    open process-0 w+create
+    write process-0 0 10  [a 0+10]
+    write process-0 10 5  [b 0+5]
+    sync process-0
+    close process-0
+    open process-0 r
+    read process-0 10 5  [b 0+5]
+    close process-0
+    """
+
+    layout: str = "rank"
+    stripe_bytes: int = STRIPE_BYTES
+
+    def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise PlanError(f"--aggregate must be one of {', '.join(LAYOUTS)}")
+        if not 1 <= self.stripe_bytes < MAX_OFFSET_BYTES:
+            raise PlanError("--stripe-size must be at least 1 byte")
+
+    def __call__(self, plan: Plan) -> Plan:
+        """Return the plan on the new files."""
+        plan.require_buffered("aggregate")
+        wanted, notes = _wanted(plan)
+        parameters: tuple[tuple[str, object], ...] = (("layout", self.layout),)
+        if self.layout != "rank":
+            parameters += (("stripe_bytes", self.stripe_bytes),)
+        applied = Applied("aggregate", parameters, notes)
+        if not len(wanted.index):
+            return plan.derive(applied, plan.requests)
+        layout = Layout.of(plan, wanted, self.layout, self.stripe_bytes)
+        return Move(plan, wanted, layout).carry_out(applied)
+
+
+def _wanted(plan: Plan) -> tuple[Wanted, tuple[Note, ...]]:
+    """Return what is to be moved, and what is left where it is."""
+    rows = plan.requests
+    data = np.flatnonzero(plan.is_data() & (rows["length"] > 0))
+    stays = np.zeros(len(plan.files) + 1, np.bool_)
+    stays[_zeros_over_data(plan, data)] = True
+    zeroing = (rows["op"] == Op.ALLOCATE) & (rows["flags"] & _ZEROING != 0)
+    stays[rows["file"][zeroing]] = True
+    count = int(stays[:-1].sum())
+    note = Note("files not aggregated: bytes in them become zeros again", count)
+    return Wanted.of(plan, data[~stays[rows["file"][data]]]), (note,) if count else ()
+
+
+def _zeros_over_data(plan: Plan, data: Ints) -> Ints:
+    """Return the files where zeros are read in places that hold bytes at another time."""
+    rows = plan.requests[data]
+    reads = rows[rows["op"] == Op.READ]
+    line, owner, place = pieces_in_place(reads, plan.pieces)
+    holes = line["file"] == HOLE
+    file, place, length = reads["file"][owner[holes]], place[holes], line["length"][holes]
+    if not len(file):
+        return np.zeros(0, np.int64)
+    holes = unions(file.astype(np.int64), place, place + length)
+    known = Relocation.of(holes[0], holes[1], holes[2] - holes[1], holes[0], holes[1])
+    found = [
+        known.split(part["file"], part["offset"], part["length"])
+        for part in (rows[rows["op"] == Op.WRITE], plan.initial_extents())
+    ]
+    met = [part.to_file[np.isin(part.to_file, holes[0])] for part in found]
+    return np.unique(np.concatenate(met))

@@ -1,0 +1,169 @@
+"""Requests moved to new files: data to its places, and fewer opens, syncs, renames, removals."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.files import initial_extents
+from iotrace.replay.job import MAX_OFFSET_BYTES, Op, SyncKind
+from iotrace.replay.lifetimes import Lifetimes
+from iotrace.replay.pieces import (
+    HOLE,
+    PAST_END,
+    Ints,
+    Rows,
+    append_pieces,
+    pieces_in_place,
+    spread,
+)
+from iotrace.replay.plan import Applied, Plan
+from iotrace.replay.relocation import Relocation
+from iotrace.replay.transforms.frame import Frame
+from iotrace.replay.transforms.layout import Layout
+from iotrace.replay.transforms.naming import without_empty_directories
+from iotrace.replay.transforms.regions import Wanted
+from iotrace.replay.transforms.reshape import carried_think, in_order, merge, recut
+from iotrace.replay.transforms.sessions import HANDLE_FLAGS, Sessions, is_durable
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A plan, what is read and written of the files to be given up, and the files that take it."""
+
+    plan: Plan
+    wanted: Wanted
+    layout: Layout
+
+    def carry_out(self, applied: Applied) -> Plan:
+        """Return the plan on the new files."""
+        plan, old = self.plan, self.plan.requests
+        moved = self._is_moved()
+        data, data_at, pieces, holed = self._data()
+        rows, at = in_order((data, data_at), self._ranges(moved), self._syncs(moved))
+        relocation = plan.relocation.compose(self.layout.step).joined()
+        frame = self._frame(rows, at, relocation, holed)
+        rows, at = frame.uses()
+        whole = np.flatnonzero(moved & _is_whole_sync(old))
+        apart = old[whole]
+        apart["file"] = apart["handle"] = apart["path"] = -1
+        others = np.flatnonzero(~moved)
+        others = others[without_empty_directories(old[others], old[moved], plan.paths)]
+        stay = old[others]
+        stay, pieces = append_pieces(stay, plan.pieces, pieces)
+        kept = ((stay, others), (apart, whole), (rows, at), frame.renames())
+        dropped = np.ones(len(old), np.bool_)
+        for _, places in kept:
+            dropped[places] = False
+        pauses = carried_think(old, dropped)
+        for part, places in kept:
+            begins = np.concatenate([[True], places[1:] != places[:-1]])[: len(places)]
+            part["think_ns"] += np.where(begins, pauses[places], 0)
+        requests = merge(
+            *((part, places, 0) for part, places in kept),
+            (*frame.opens(), -2),
+            (*frame.sizes(), -1),
+            (*frame.closes(), 1),
+            (*frame.unlinks(), 2),
+        )
+        used = requests["handle"] >= 0
+        requests["handle"][used] = np.unique(requests["handle"][used], return_inverse=True)[1]
+        none = np.zeros(len(self.layout.names), np.int64)
+        return plan.derive(
+            applied,
+            requests,
+            pieces,
+            relocation,
+            np.concatenate([plan.initial_bytes(), none]),
+            frame.paths,
+        )
+
+    def _is_moved(self) -> Mask:
+        """Return which requests are on files whose bytes go elsewhere."""
+        given_up = np.zeros(len(self.plan.files) + 1, np.bool_)
+        given_up[self.wanted.file] = True
+        return np.asarray(given_up[self.plan.requests["file"]])
+
+    def _frame(self, rows: Rows, at: Ints, relocation: Relocation, holed: Ints) -> Frame:
+        plan = self.plan
+        lifetimes = Lifetimes.of(plan, *self.layout.of_file)
+        old = plan.requests
+        opens = old["op"] == Op.OPEN
+        flags = np.zeros(plan.handle_count + 1, np.int64)
+        flags[old["handle"][opens]] = old["flags"][opens] & HANDLE_FLAGS
+        flags = flags[old["handle"][at]]
+        process = np.array([stream.process for stream in plan.streams], np.int64)
+        target = rows["file"].astype(np.int64) - len(plan.files)
+        sessions = Sessions.of(
+            rows,
+            process[rows["stream"]],
+            flags,
+            lifetimes.era(target, at),
+        )
+        before = initial_extents(plan.initial_bytes(), relocation)["file"]
+        count = len(self.layout.names)
+        there, sized = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+        there[before[before >= len(plan.files)] - len(plan.files)] = True
+        sized[holed - len(plan.files)] = True
+        return Frame(plan, self.layout, lifetimes, sessions, rows, at, flags, there, sized)
+
+    def _data(self) -> tuple[Rows, Ints, Rows, Ints]:
+        """Return the reads and writes at their new places.
+
+        Returns:
+            Requests, the index each had, all pieces of the plan, and the new files of which
+            zeros are read.
+        """
+        plan, wanted = self.plan, self.wanted
+        old = plan.requests
+        line, owner, place = pieces_in_place(old[wanted.index], plan.pieces)
+        inside = (place < wanted.end[owner]) & (place >= wanted.start[owner])
+        line = line[inside & (line["length"] > 0)]
+        parts = self.layout.step.joined().split(
+            wanted.file, wanted.start, wanted.end - wanted.start
+        )
+        bounds = np.concatenate([[0], np.cumsum(parts.length)])
+        parent = wanted.index[parts.extent]
+        rows, pieces = recut(old, line, bounds, parent, parts.to_offset)
+        rows["file"] = parts.to_file
+        rows["may_be_short"] = 0
+        rows["think_ns"][np.concatenate([[False], parent[1:] == parent[:-1]])[: len(parent)]] = 0
+        first, count = rows["first_piece"], rows["piece_count"].astype(np.int64)
+        zeros = np.concatenate([[0], np.cumsum(np.isin(pieces["file"], (HOLE, PAST_END)))])
+        reads = (rows["op"] == Op.READ) & (zeros[first + count] > zeros[first])
+        return rows, parent, pieces, np.unique(rows["file"][reads])
+
+    def _ranges(self, moved: Mask) -> tuple[Rows, Ints]:
+        """Return the allocations and range syncs, as far as their bytes are used."""
+        old = self.plan.requests
+        ranged = (old["op"] == Op.ALLOCATE) | (
+            (old["op"] == Op.SYNC) & (old["flags"] == SyncKind.RANGE)
+        )
+        at = np.flatnonzero(moved & ranged)
+        rows = old[at]
+        to_end = (rows["op"] == Op.SYNC) & (rows["length"] == 0)
+        length = np.where(to_end, MAX_OFFSET_BYTES, rows["length"])
+        parts = self.layout.step.joined().split(rows["file"], rows["offset"], length)
+        rows = rows[parts.extent]
+        rows["file"], rows["offset"], rows["length"] = parts.to_file, parts.to_offset, parts.length
+        rows["path"] = -1
+        return rows, at[parts.extent]
+
+    def _syncs(self, moved: Mask) -> tuple[Rows, Ints]:
+        """Return each sync of an old file as one of every new file that has bytes of it."""
+        at = np.flatnonzero(moved & is_durable(self.plan.requests))
+        rows = self.plan.requests[at]
+        old, new = self.layout.of_file
+        first = np.searchsorted(old, rows["file"])
+        count = np.searchsorted(old, rows["file"], side="right") - first
+        owner = np.repeat(np.arange(len(at)), count)
+        rows = rows[owner]
+        rows["file"] = new[spread(first, count)] + len(self.plan.files)
+        rows["path"] = -1
+        return rows, at[owner]
+
+
+def _is_whole_sync(rows: Rows) -> Mask:
+    return np.asarray((rows["op"] == Op.SYNC) & (rows["flags"] >= SyncKind.FILE_SYSTEM))
