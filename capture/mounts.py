@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from iotrace.traces.lustre import stripes
 from iotrace.traces.metadata import Mount
 
 AT_FDCWD = -100
@@ -18,9 +19,6 @@ STATX_DIOALIGN = 0x2000  # Linux 6.1
 STATX_BYTES = 256
 STATX_MASK_AT = 0
 STATX_DIO_ALIGNMENT_AT = 152  # stx_dio_mem_align, stx_dio_offset_align
-LUSTRE_LAYOUT = "lustre.lov"
-LUSTRE_LAYOUT_MAGICS = (0x0BD10BD0, 0x0BD30BD0)  # one component: v1, v3
-LUSTRE_STRIPES_AT = 24  # stripe size, then stripe count
 
 
 @dataclass(frozen=True)
@@ -140,22 +138,3 @@ def alignment(file: str) -> tuple[int | None, int | None]:
     (mask,) = struct.unpack_from("=I", buffer, STATX_MASK_AT)
     memory, offset = struct.unpack_from("=II", buffer, STATX_DIO_ALIGNMENT_AT)
     return (memory, offset) if mask & STATX_DIOALIGN and offset else (None, None)
-
-
-def stripes(file: str) -> tuple[int | None, int | None]:
-    """Return stripe size in bytes and stripe count of a file on Lustre; None elsewhere."""
-    try:
-        return parse_stripes(os.getxattr(file, LUSTRE_LAYOUT))
-    except OSError:
-        return None, None
-
-
-def parse_stripes(layout: bytes) -> tuple[int | None, int | None]:
-    """Return stripe size and count of a Lustre layout with one component; None for others."""
-    if len(layout) < LUSTRE_STRIPES_AT + 6:
-        return None, None
-    (magic,) = struct.unpack_from("<I", layout)
-    if magic not in LUSTRE_LAYOUT_MAGICS:
-        return None, None
-    size_bytes, count = struct.unpack_from("<IH", layout, LUSTRE_STRIPES_AT)
-    return size_bytes, count

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from iotrace.replay.plan import Plan
 from iotrace.replay.target import probe_target
+from iotrace.replay.transforms.aggregate import STRIPE_BYTES, Aggregate
 from iotrace.replay.transforms.align import Align
 from iotrace.replay.transforms.buffered import Buffered
 from iotrace.replay.transforms.coalesce import Coalesce
@@ -15,6 +16,7 @@ from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.select import Select
 from iotrace.replay.transforms.split import Split
 from iotrace.traces.errors import PlanError
+from iotrace.traces.lustre import stripes
 
 COALESCE_BYTES = 8 << 20
 _LEAST_BLOCK_BYTES = 4096  # devices that take 512 still work in 4 KiB inside
@@ -30,6 +32,8 @@ class Shape:
         op: `write`, `read` or `all`.
         coalesce_bytes: join adjacent requests up to this.
         gather: join them by vectored requests, not by a copy.
+        aggregate: `rank`, `host` or `shared`: put the bytes of all files into one per each.
+        stripe_bytes: what the regions of ranks in a file begin at; None: the target's stripe.
         align: move extents to block boundaries.
         align_bytes: the block; None: what the file system asks for.
         split_bytes: cut larger requests to this.
@@ -37,6 +41,8 @@ class Shape:
     """
 
     op: str = "all"
+    aggregate: str | None = None
+    stripe_bytes: int | None = None
     coalesce_bytes: int | None = None
     gather: bool = False
     align: bool = False
@@ -53,13 +59,14 @@ class Shape:
 def transforms(shape: Shape, root: Path | None) -> list[Transform]:
     """Return the transforms of `shape` in the order they apply.
 
-    Requests are chosen and joined first, so that what is aligned and cut are the final ones.
-    Buffered comes before that, so that what was recorded direct may be reshaped freely; direct
-    last, because it parts whole blocks from what is left over.
+    Requests are chosen first, and freed of what was recorded direct if that is asked for. Then
+    files are put together, so that the requests of what were several can be joined; these are
+    joined before they are aligned, so that only the final ones are padded, and cut after that.
+    Direct is last, because it parts whole blocks from what is left over.
 
     Args:
         shape: what was asked for.
-        root: folder to replay in, whose block is asked for; None: not to be touched.
+        root: folder to replay in, whose block and stripe are asked for; None: not to be touched.
 
     Raises:
         PlanError: nothing can be written in `root`.
@@ -69,6 +76,8 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
         chosen.append(Select(ops=(shape.op,)))
     if shape.direct is False:
         chosen.append(Buffered())
+    if shape.aggregate is not None:
+        chosen.append(Aggregate(shape.aggregate, shape.stripe_bytes or _stripe_bytes(root)))
     if shape.coalesce_bytes is not None:
         gather = "vectored" if shape.gather else "copy"
         chosen.append(Coalesce(shape.coalesce_bytes, gather))
@@ -80,6 +89,11 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
     if shape.direct:
         chosen.append(Direct(block_bytes))
     return chosen
+
+
+def _stripe_bytes(root: Path | None) -> int:
+    """Return the stripe of new files in `root`, where they have one."""
+    return (stripes(str(root))[0] if root else None) or STRIPE_BYTES
 
 
 def _block_bytes(root: Path | None) -> int:

@@ -1,7 +1,6 @@
 """What a trace says about the machine and its file systems."""
 
 import os
-import struct
 import subprocess
 from pathlib import Path
 
@@ -9,12 +8,10 @@ import pytest
 
 from iotrace.capture.environment import describe_host, memory_limit_bytes
 from iotrace.capture.mounts import (
-    LUSTRE_LAYOUT_MAGICS,
     MountPoint,
     find_mounts,
     mount_of,
     mount_points,
-    parse_stripes,
 )
 
 
@@ -117,16 +114,3 @@ def test_the_version_of_nfs_is_in_its_options() -> None:
     line = "36 35 0:40 / /home rw - nfs4 server:/home rw,vers=4.2,rsize=1048576"
     (point,) = mount_points(line)
     assert (point.file_system, point.options) == ("nfs4", "rw,vers=4.2,rsize=1048576")
-
-
-@pytest.mark.parametrize("magic", LUSTRE_LAYOUT_MAGICS)
-def test_lustre_stripes_are_read_from_the_layout(magic: int) -> None:
-    """Stripe size is what a shared file's regions should be rounded to."""
-    layout = struct.pack("<IIQQIHH", magic, 1, 7, 8, 4 << 20, 16, 0)
-    assert parse_stripes(layout) == (4 << 20, 16)
-
-
-@pytest.mark.parametrize("layout", [b"", b"\0" * 40, struct.pack("<I", LUSTRE_LAYOUT_MAGICS[0])])
-def test_another_layout_says_nothing(layout: bytes) -> None:
-    """A composite layout, or a cut one, must not give a wrong number."""
-    assert parse_stripes(layout) == (None, None)

@@ -136,6 +136,9 @@ class Model:
     def _unlink(self, row: np.void) -> None:
         del self.names[self._path(row)]
 
+    def _mkdir(self, row: np.void) -> None:
+        assert self._path(row) not in self.names, "a file has this name"
+
     def _evict(self, row: np.void) -> None:
         assert self._path(row) in self.names, "nothing to evict"
 

@@ -96,6 +96,17 @@ def test_options_reshape_the_requests(small_trace: Path, root: Path) -> None:
     assert len(result["transforms"]) == 3
 
 
+@pytest.mark.parametrize("layout", ["rank", "host", "shared"])
+def test_files_are_put_together(small_trace: Path, root: Path, layout: str) -> None:
+    """Another layout, proven, and named in the result."""
+    done = iotrace("replay", small_trace, "--root", root, "--aggregate", layout, "--verify",
+                   "--json", "-")  # fmt: skip
+    result = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert result["layout"] == layout
+    assert result["verified"] is True
+
+
 def test_a_size_switches_its_transform_on(small_trace: Path, root: Path) -> None:
     """`--coalesce-size 8MiB` without `--coalesce` can only mean one thing."""
     done = iotrace("replay", small_trace, "--root", root, "--coalesce-size", "1MiB", "--json", "-")
@@ -263,6 +274,8 @@ def test_a_trace_without_requests_is_refused(make_trace: Make, root: Path) -> No
     ("options", "words"),
     [
         (("--gather",), "--coalesce"),
+        (("--stripe-size", "1MiB"), "--aggregate"),
+        (("--aggregate", "rank", "--stripe-size", "1MiB"), "--aggregate shared"),
         (("--dry-run", "--verify"), "--dry-run"),
         (("--dry-run", "--keep"), "--dry-run"),
         (("--executor", "null", "--verify"), "--executor null"),

@@ -28,12 +28,35 @@ class OpName(StrEnum):
     ALL = "all"
 
 
+class LayoutName(StrEnum):
+    """Whose bytes go into one file."""
+
+    RANK = "rank"
+    HOST = "host"
+    SHARED = "shared"
+
+
 @dataclass(frozen=True)
 class ShapePanel:
     """The options of `Shape`, and the layer it is made of; the order is that of the help."""
 
     title: ClassVar[str] = "Change the requests"
 
+    aggregate: Annotated[
+        LayoutName | None,
+        Option(
+            help="Put the bytes of all files of a rank, of a host, or of all ranks into one file "
+            "per step.",
+            show_default="files as recorded",
+        ),
+    ] = None
+    stripe_size: Annotated[
+        int | None,
+        size_option(
+            help="The ranks' regions in such a file begin at multiples of this.",
+            default="the stripe of the file system, or 1MiB",
+        ),
+    ] = None
     coalesce: Annotated[bool, Option("--coalesce", help="Join adjacent requests of a stream.")] = (
         False
     )
@@ -79,6 +102,8 @@ class ShapePanel:
         """
         shape = Shape(
             op=self.op.value,
+            aggregate=self.aggregate.value if self.aggregate else None,
+            stripe_bytes=self.stripe_size,
             coalesce_bytes=self.coalesce_size or (COALESCE_BYTES if self.coalesce else None),
             gather=self.gather,
             align=self.align or self.align_size is not None,
@@ -88,4 +113,6 @@ class ShapePanel:
         )
         if shape.gather and shape.coalesce_bytes is None:
             raise PlanError("--gather says how to join requests; add --coalesce")
+        if shape.stripe_bytes is not None and shape.aggregate in (None, "rank"):
+            raise PlanError("--stripe-size parts the ranks in one file; add --aggregate shared")
         return shape
