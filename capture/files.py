@@ -22,6 +22,9 @@ Inode = tuple[str, int, int]  # boot id, device, number
 # These name their paths in text; so do opens that failed and truncations by path.
 NAMING_OPS = ("open", "truncate", "rename", "link", "unlink", "mkdir", "rmdir")
 INODE_OPS = ("rename", "link", "unlink")
+# The birth time of a file that is opened as it is made; the clock it comes from may lag by a tick.
+NEW_FILE_NS = 1_000_000_000
+EVER_NS = -(2**63)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def identify(logs: Sequence[RawLog], clock: Clock) -> FileTable:
     boots = [log.header.boot_id for log in logs]
     events = [event for log in enumerate(logs) for event in read_events(*log, clock, paths)]
     events.sort(key=lambda event: event.time_ns)
-    opened, histories = identities(events, boots)
+    opened, histories = identities(events, boots, clock.epoch_realtime_ns)
     naming = Naming(paths)
     ids = [
         naming.see(event, opened_id if event.op == "file" else holder(event, boots, histories))
@@ -124,27 +127,84 @@ def read_events(place: int, log: RawLog, clock: Clock, paths: PathTable) -> Iter
 
 
 def identities(
-    events: Sequence[Event], boots: Sequence[str]
+    events: Sequence[Event], boots: Sequence[str], epoch_realtime_ns: int
 ) -> tuple[list[int], dict[Inode, History]]:
     """Return each event's file, for opens; and what each inode was over time.
 
-    Where the file system keeps no birth time, an inode is another file after an unlink.
+    An inode is another file after its last name is gone. Its birth time tells, but not on every
+    file system, and not within one tick of the kernel's coarse clock.
     """
-    known: dict[tuple[Inode, int], int] = {}
-    unlinks: defaultdict[Inode, int] = defaultdict(int)
-    histories: defaultdict[Inode, History] = defaultdict(History)
+    known: dict[tuple[Inode, int, int], int] = {}
+    inodes = Inodes()
     ids = []
     for event in events:
         inode = (boots[event.log], event.offset, event.length)
         identity = UNKNOWN
         if event.op == "file":
-            birth = event.result or -1 - unlinks[inode]
-            identity = known.setdefault((inode, birth), len(known))
-            histories[inode].add(event.time_ns, identity)
-        elif event.op == "unlink" and event.result == 0:
-            unlinks[inode] += 1
+            opened_ns = event.time_ns + epoch_realtime_ns
+            born_ns = max(0, event.result)  # none: unknown
+            is_old = 0 < born_ns < opened_ns - NEW_FILE_NS
+            lives = 0 if is_old else inodes.ended[inode]
+            identity = known.setdefault((inode, born_ns, lives), len(known))
+            birth_ns = born_ns - epoch_realtime_ns if born_ns else None
+            inodes.open(inode, event, identity, birth_ns)
+        elif event.result == 0 and event.op in INODE_OPS:
+            inodes.change(inode, event)
         ids.append(identity)
-    return ids, dict(histories)
+    return ids, inodes.histories
+
+
+class Inodes:
+    """Follows, in time order, which file an inode is.
+
+    Attributes:
+        ended: by inode: how many files it has been that are gone.
+        histories: by inode: its files over time, unknown where it was one that was never opened.
+    """
+
+    def __init__(self) -> None:
+        """Start before the first event."""
+        self.ended: defaultdict[Inode, int] = defaultdict(int)
+        self.histories: dict[Inode, History] = {}
+        self._links: defaultdict[Inode, int] = defaultdict(int)
+        self._named: dict[int, Inode] = {}
+        self._last_end_ns: dict[Inode, int] = {}
+
+    def open(self, inode: Inode, event: Event, identity: int, birth_ns: int | None) -> None:
+        """Take in that a file was opened: the inode was it before, but not before its birth."""
+        self._named[event.path] = inode
+        history = self.histories.setdefault(inode, History())
+        since_ns = event.time_ns
+        if not history.values or history.values[-1] == UNKNOWN:
+            ended_ns = self._last_end_ns.get(inode, EVER_NS)
+            since_ns = min(since_ns, max(ended_ns, EVER_NS if birth_ns is None else birth_ns))
+        if not history.values:
+            history.add(EVER_NS, UNKNOWN)
+        history.add(since_ns, identity)
+
+    def change(self, inode: Inode, event: Event) -> None:
+        """Take in a call that changed names, and what it made of the file that lost one."""
+        if event.op == "unlink":
+            self._named.pop(event.path, None)
+            self._lose_name(inode, event.time_ns)
+            return
+        if event.op == "link":
+            self._links[inode] += 1
+        else:
+            self._named.pop(event.path, None)
+            replaced = self._named.get(event.target, inode)
+            if replaced != inode:
+                self._lose_name(replaced, event.time_ns)
+        self._named[event.target] = inode
+
+    def _lose_name(self, inode: Inode, time_ns: int) -> None:
+        if self._links[inode]:
+            self._links[inode] -= 1
+            return
+        self.ended[inode] += 1
+        self._last_end_ns[inode] = time_ns + 1
+        if inode in self.histories:
+            self.histories[inode].add(time_ns + 1, UNKNOWN)
 
 
 def holder(event: Event, boots: Sequence[str], histories: dict[Inode, History]) -> int:
