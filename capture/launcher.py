@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from iotrace.capture.program import CommandNotExecutableError
+from iotrace.capture.program import CommandNotExecutableError, why_not_executable
 
 # What is sent to end or to nudge a job. Stops and continues need no help: the terminal sends them
 # to the whole process group, and stopping this process stops nothing else.
@@ -76,7 +76,7 @@ def spawn(program: Path, command: Sequence[str], environ: Mapping[str, str]) -> 
         return start(SHELL, [SHELL, path, *command[1:]])
     except OSError as error:
         raise CommandNotExecutableError(
-            f"{program} cannot be executed: {error.strerror}; try it without capture"
+            f"{program} cannot be executed: {why_not_executable(program, error)}"
         ) from None
 
 

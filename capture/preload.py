@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from iotrace.capture.scope import Scope
@@ -33,19 +34,24 @@ def hooks_path() -> Path:
 
 
 def job_environment(
-    environ: Mapping[str, str], raw_dir: Path, scope: Scope, log_limit_bytes: int | None = None
+    environ: Mapping[str, str],
+    library: str,
+    raw_dir: Path,
+    scope: Scope,
+    log_limit_bytes: int | None = None,
 ) -> dict[str, str]:
     """Return the environment of a captured job: that of any job and what the library needs.
 
     Args:
         environ: the environment to add to; libraries that it preloads come after ours.
+        library: what `preloadable` gives.
         raw_dir: folder of the raw logs, absolute.
         scope: which files to record.
         log_limit_bytes: size that one process's raw log may grow to; None: the library's default.
     """
     others = environ.get("LD_PRELOAD", "")
     variables: dict[str, str | None] = {
-        "LD_PRELOAD": f"{preloadable(library_path(), raw_dir)}{':' if others else ''}{others}",
+        "LD_PRELOAD": f"{library}{':' if others else ''}{others}",
         "IOTRACE_LOG_DIR": str(raw_dir),
         "IOTRACE_HOOKS": str(hooks_path()),
         "IOTRACE_LOG_LIMIT_BYTES": None if log_limit_bytes is None else str(log_limit_bytes),
@@ -55,21 +61,16 @@ def job_environment(
     return kept | {name: value for name, value in variables.items() if value is not None}
 
 
-def preloadable(library: Path, raw_dir: Path) -> str:
-    """Return a path of the library that the dynamic loader can read, through a link if need be.
-
-    Raises:
-        CaptureError: there is no folder with a plain name to put the link in.
-    """
+@contextmanager
+def preloadable(library: Path) -> Iterator[str]:
+    """Give a path of the library that the dynamic loader can read, through a link if need be."""
     if not has_loader_characters(library):
-        return str(library)
-    folder = raw_dir
-    if has_loader_characters(folder):
-        folder = Path(tempfile.mkdtemp(prefix="iotrace-", dir="/tmp"))
-    link = folder / LIBRARY
-    if not link.is_symlink():
+        yield str(library)
+        return
+    with tempfile.TemporaryDirectory(prefix="iotrace-", dir="/tmp") as folder:
+        link = Path(folder, LIBRARY)
         link.symlink_to(library)
-    return str(link)
+        yield str(link)
 
 
 def has_loader_characters(path: Path) -> bool:

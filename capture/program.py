@@ -7,7 +7,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from stat import S_ISGID, S_ISUID
+from stat import S_ISGID, S_ISUID, S_IXGRP
 
 from iotrace.traces.errors import CaptureError
 
@@ -68,22 +68,48 @@ def _warnings(program: Path) -> Iterator[str]:
 
 
 def is_privileged(program: Path) -> bool:
-    """Return whether a program gains rights, so that the system preloads nothing into it."""
+    """Return whether a program gains rights, so that the system preloads nothing into it.
+
+    One that is set to the user that runs it, such as root's own for root, gains none.
+    """
     try:
-        if program.stat().st_mode & (S_ISUID | S_ISGID):
+        found = program.stat()
+        if found.st_mode & S_ISUID and found.st_uid != os.getuid():
             return True
-        return bool(os.getxattr(program, "security.capability"))
+        # Without the right to execute, the bit means something else: mandatory locks.
+        if found.st_mode & S_ISGID and found.st_mode & S_IXGRP and found.st_gid != os.getgid():
+            return True
+        return os.getuid() != 0 and bool(os.getxattr(program, "security.capability"))
     except OSError:
         return False
 
 
+def why_not_executable(program: Path, error: OSError) -> str:
+    """Return why the system refuses to execute a file that is there, and what to do."""
+    line = first_line_of(program)
+    interpreter = interpreter_of(program)
+    if line.startswith(b"#!"):
+        if line.endswith(b"\r"):
+            return "its first line ends in a carriage return; save it with Unix line ends"
+        if interpreter and not (interpreter.is_file() and os.access(interpreter, os.X_OK)):
+            problem = "may not be executed" if interpreter.exists() else "does not exist"
+            return f"its first line names {interpreter}, which {problem}; correct that line"
+    loader = loader_of(program)
+    if loader and not os.path.exists(loader):
+        return f"its loader {loader} does not exist; it was built for another system"
+    return f"{error.strerror}; try it without capture"
+
+
 def interpreter_of(program: Path) -> Path | None:
     """Return the program that runs a script, None if it is not a script."""
-    line = head_of(program, SHEBANG_BYTES).splitlines()[:1]
-    if not line or not line[0].startswith(b"#!"):
-        return None
-    words = os.fsdecode(line[0][2:]).split()
+    line = first_line_of(program)
+    words = os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
     return Path(words[0]) if words else None
+
+
+def first_line_of(program: Path) -> bytes:
+    """Return the line that may name an interpreter, without its end."""
+    return head_of(program, SHEBANG_BYTES).partition(b"\n")[0]
 
 
 def loader_of(binary: Path) -> str | None:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from iotrace.capture.preload import LIBRARY
 from iotrace.capture.rawlog import SUFFIX
 from iotrace.capture.roster import PREFIX as ROSTER_PREFIX
 from iotrace.capture.roster import SUFFIX as ROSTER_SUFFIX
@@ -139,7 +138,6 @@ def remove_raw_dir(raw_dir: Path) -> None:
         *raw_dir.glob(f"*{SUFFIX}"),
         *rosters,
         raw_dir / DESCRIPTION,
-        raw_dir / LIBRARY,
     ):
         path.unlink(missing_ok=True)
     with suppress(OSError):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from iotrace.capture.collector import collect, tool_version
 from iotrace.capture.launcher import run
-from iotrace.capture.preload import job_environment, library_path
+from iotrace.capture.preload import job_environment, library_path, preloadable
 from iotrace.capture.program import find_program, warnings_about
 from iotrace.capture.rawdir import (
     RawDirInUseError,
@@ -80,13 +80,13 @@ def capture(command: Sequence[str], options: CaptureOptions) -> Captured:
         raise CaptureError("no command; give one after --")
     program = find_program(command[0], os.environ.get("PATH", os.defpath))
     scope = Scope.of(options.include, options.exclude, options.everything)
-    library_path()
+    library = library_path()
     raw_dir, notes = make_raw_dir(options.raw_dir)
     try:
-        with claimed(raw_dir):
+        with claimed(raw_dir), preloadable(library) as link:
             write_command(raw_dir, command)
             start_roster(raw_dir)
-            environ = job_environment(os.environ, raw_dir, scope, options.log_limit_bytes)
+            environ = job_environment(os.environ, link, raw_dir, scope, options.log_limit_bytes)
             status = run(program, command, environ)
             wait_for_stragglers(raw_dir)
             unseen = [*warnings_about(program), *_lost_logs(raw_dir)]

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -227,13 +228,33 @@ def test_a_script_without_interpreter_line_is_run_by_sh(tmp_path: Path) -> None:
     assert run(script, [str(script), "9"], os.environ) == 9
 
 
-def test_a_broken_binary_is_refused(tmp_path: Path) -> None:
-    """Its interpreter is missing: the file exists, and yet cannot be executed."""
+@pytest.mark.parametrize(
+    ("first_line", "words"),
+    [
+        ("#!/no/such/interpreter -x", "its first line names /no/such/interpreter, which"),
+        ("#!/bin/sh\r", "its first line ends in a carriage return"),
+        ("#!/etc", "its first line names /etc, which may not be executed"),
+    ],
+)
+def test_a_script_with_a_bad_interpreter_is_refused(
+    tmp_path: Path, first_line: str, words: str
+) -> None:
+    """The script exists: "no such file" alone would send the user looking for it."""
     script = tmp_path / "script"
-    script.write_text("#!/no/such/interpreter\n")
+    script.write_bytes(first_line.encode() + b"\n")
     script.chmod(0o755)
-    with pytest.raises(CommandNotExecutableError, match="try it without capture"):
+    with pytest.raises(CommandNotExecutableError, match=re.escape(words)):
         run(script, [str(script)], os.environ)
+
+
+def test_a_binary_without_its_loader_is_refused(tmp_path: Path) -> None:
+    """The file exists, and yet cannot be executed: one for another C library, say."""
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    binary = tmp_path / "binary"
+    loader = "-Wl,--dynamic-linker=/no/such/ld.so"
+    subprocess.run(["cc", loader, "-o", binary, tmp_path / "main.c"], check=True)
+    with pytest.raises(CommandNotExecutableError, match=r"its loader /no/such/ld\.so"):
+        run(binary, [str(binary)], os.environ)
 
 
 def test_programs_that_cannot_be_watched_are_warned_about(tmp_path: Path) -> None:
@@ -244,22 +265,31 @@ def test_programs_that_cannot_be_watched_are_warned_about(tmp_path: Path) -> Non
     for name, flags in {"dynamic": [], "static": ["-static"], "pie": ["-static-pie"]}.items():
         programs[name] = tmp_path / name
         subprocess.run(["cc", *flags, "-o", programs[name], source], check=True)
-    privileged = tmp_path / "privileged"
-    privileged.write_bytes(programs["dynamic"].read_bytes())
-    privileged.chmod(0o4755)
     script = tmp_path / "script"
     script.write_text(f"#!{programs['static']} -x\n")
     assert warnings_about(programs["dynamic"]) == []
     assert warnings_about(Path(sys.executable)) == []
     for program in (programs["static"], programs["pie"], script):
         assert ["linked statically" in text for text in warnings_about(program)] == [True]
-    assert ["privileges" in text for text in warnings_about(privileged)] == [True]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="giving a file away needs root")
+@pytest.mark.parametrize(("owner", "warned"), [(12345, [True]), (0, [])])
+def test_a_program_that_gains_rights_is_warned_about(
+    tmp_path: Path, owner: int, warned: list[bool]
+) -> None:
+    """The system preloads nothing into it; into one that gains nothing it does."""
+    program = tmp_path / "program"
+    program.write_bytes(Path("/bin/true").read_bytes())
+    os.chown(program, owner, 0)
+    program.chmod(0o4755)
+    assert ["privileges" in text for text in warnings_about(program)] == warned
 
 
 def test_only_known_variables_are_added(tmp_path: Path) -> None:
     """Anything else in the environment is the job's own."""
     stale = {"IOTRACE_INCLUDE": "old", "LD_PRELOAD": "/x/libother.so", "A": "b"}
-    environ = job_environment(stale, tmp_path, Scope(include=()))
+    environ = job_environment(stale, str(library_path()), tmp_path, Scope(include=()))
     assert environ["LD_PRELOAD"] == f"{library_path()}:/x/libother.so"
     assert environ["A"] == "b"
     assert "IOTRACE_INCLUDE" not in environ
@@ -268,22 +298,30 @@ def test_only_known_variables_are_added(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["with space", "a:b", "$ORIGIN"])
-@pytest.mark.parametrize("raw_name", ["raw", "raw dir"])
 def test_a_library_with_an_awkward_path_is_preloaded_through_a_link(
-    tmp_path: Path, name: str, raw_name: str
+    tmp_path: Path, name: str
 ) -> None:
-    """The dynamic loader splits the variable at spaces and colons."""
-    folder, raw_dir = tmp_path / name, tmp_path / raw_name
+    """The dynamic loader splits the variable at spaces and colons; the link does not stay."""
+    folder = tmp_path / name
     folder.mkdir()
-    raw_dir.mkdir()
     library = folder / library_path().name
     library.write_bytes(library_path().read_bytes())
-    link = preloadable(library, raw_dir)
-    assert Path(link).resolve() == library
-    environ = os.environ | {"LD_PRELOAD": link}
-    maps = subprocess.run(["cat", "/proc/self/maps"], env=environ, capture_output=True, text=True)
+    with preloadable(library) as link:
+        assert Path(link).resolve() == library
+        environ = os.environ | {"LD_PRELOAD": link}
+        maps = subprocess.run(
+            ["cat", "/proc/self/maps"], env=environ, capture_output=True, text=True
+        )
     assert library.name in maps.stdout
     assert maps.stderr == ""
+    assert not Path(link).parent.exists()
+
+
+def test_a_library_with_a_plain_path_needs_no_link() -> None:
+    """Nothing is made, nothing is removed."""
+    with preloadable(library_path()) as link:
+        assert link == str(library_path())
+    assert library_path().is_file()
 
 
 def test_the_raw_log_folder_is_made_and_removed(tmp_path: Path) -> None:

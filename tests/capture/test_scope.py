@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iotrace.capture.collector import collect
-from iotrace.capture.preload import job_environment
+from iotrace.capture.preload import job_environment, library_path
 from iotrace.capture.scope import Scope
 from iotrace.traces.errors import CaptureError
 
@@ -20,7 +20,7 @@ def recorded(folder: Path, scope: Scope, program: str, *paths: Path) -> list[Pat
     """Run a program under capture and return which of `paths` were recorded."""
     raw_dir = folder / "raw"
     raw_dir.mkdir()
-    environ = job_environment(os.environ, raw_dir, scope)
+    environ = job_environment(os.environ, str(library_path()), raw_dir, scope)
     subprocess.run([sys.executable, "-c", program, "-", *paths], env=environ, check=True)
     seen = set(collect(raw_dir, ()).codes("path")[1])
     return [path for path in paths if str(path) in seen]
