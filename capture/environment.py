@@ -9,6 +9,9 @@ from pathlib import Path
 from iotrace.traces.metadata import Host
 
 CGROUPS = Path("/sys/fs/cgroup")
+VIRTIO_DEVICES = Path("/sys/bus/virtio/devices")
+BALLOON = 5  # the virtio id of a memory balloon
+FREE_PAGE_REPORTING = 5  # its feature bit, VIRTIO_BALLOON_F_REPORTING
 
 
 def describe_host() -> Host:
@@ -21,7 +24,23 @@ def describe_host() -> Host:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         cgroup_limit_bytes=memory_limit_bytes(),
+        extra={"free_page_reporting": True} if gives_memory_back() else {},
     )
+
+
+def gives_memory_back(devices: Path = VIRTIO_DEVICES) -> bool:
+    """Return whether this is a virtual machine that gives free memory back to its host.
+
+    The host must then find memory again at the first use of a page that was free: a file written
+    into the page cache after a pause was seen to take 4 to 10 times as long as one written right
+    after another was removed. A recording and a replay differ by as much.
+    """
+    for device in devices.glob("*"):
+        identity, features = read_line(device / "device"), read_line(device / "features")
+        is_balloon = identity.startswith("0x") and int(identity, 16) == BALLOON
+        if is_balloon and features[FREE_PAGE_REPORTING : FREE_PAGE_REPORTING + 1] == "1":
+            return True
+    return False
 
 
 def boot_id() -> str:

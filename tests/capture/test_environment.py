@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from iotrace.capture.environment import describe_host, memory_limit_bytes
+from iotrace.capture.environment import (
+    describe_host,
+    gives_memory_back,
+    memory_limit_bytes,
+)
 from iotrace.capture.mounts import (
     MountPoint,
     find_mounts,
@@ -114,3 +118,23 @@ def test_the_version_of_nfs_is_in_its_options() -> None:
     line = "36 35 0:40 / /home rw - nfs4 server:/home rw,vers=4.2,rsize=1048576"
     (point,) = mount_points(line)
     assert (point.file_system, point.options) == ("nfs4", "rw,vers=4.2,rsize=1048576")
+
+
+@pytest.mark.parametrize(
+    ("identity", "features", "found"),
+    [
+        ("0x0005", "01100101", True),
+        ("0x0005", "01100001", False),  # a balloon without free page reporting
+        ("0x0002", "01100101", False),  # a disk
+        ("", "", False),
+    ],
+)
+def test_a_virtual_machine_that_gives_memory_back_is_known(
+    tmp_path: Path, identity: str, features: str, found: bool
+) -> None:
+    """There the first use of a page costs what no disk explains."""
+    (tmp_path / "virtio0").mkdir()
+    (tmp_path / "virtio0" / "device").write_text(identity + "\n")
+    (tmp_path / "virtio0" / "features").write_text(features + "\n")
+    assert gives_memory_back(tmp_path) is found
+    assert not gives_memory_back(tmp_path / "none")
