@@ -42,12 +42,12 @@ def write_trace(trace: Trace, path: str | Path, force: bool = False) -> None:
     target = Path(path)
     if target.is_dir() or (os.path.lexists(target) and not force):
         raise OutputExistsError(f"{target} exists; use --force to replace it, or name another")
-    with _replacing(target) as file:
+    with replacing(target) as file:
         _write_table(trace.table, trace.metadata, file)
 
 
 @contextmanager
-def _replacing(target: Path) -> Iterator[BinaryIO]:
+def replacing(target: Path) -> Iterator[BinaryIO]:
     """Give a new file that becomes `target` if the block ends well, and vanishes if not."""
     temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
     try:

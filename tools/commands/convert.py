@@ -88,14 +88,15 @@ def convert(
     What a format cannot say is told, and stays written in the trace.
 
     \b
-    Read:     trace, strace, checkpoint
-    Written:  trace
+    Read:     trace, strace, iolog, csv, checkpoint
+    Written:  trace, iolog, fio, csv
 
     \b
     Examples:
       strace -ff -y -ttt -T -o log/job python train.py
       iotrace convert log/ trace.parquet
       iotrace convert checkpoint_dir/ tensors.parquet
+      iotrace convert trace.parquet job.fio
     """
     check_output(target, force=force)
     export = _export_format(target, to_format)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iotrace.traces.errors import TraceFormatError
-from iotrace.traces.formats import checkpoint, strace
+from iotrace.traces.formats import checkpoint, csv_file, fio, fio_job, strace
 from iotrace.traces.formats.rows import tool_version
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import HistoryEntry
@@ -44,6 +44,23 @@ FORMATS: tuple[Format, ...] = (
         (".strace",),
         looks_like=strace.looks_like,
         read=strace.read,
+    ),
+    Format(
+        fio.NAME,
+        "fio iolog, one for all threads",
+        (".iolog",),
+        looks_like=fio.looks_like,
+        read=fio.read,
+        write=fio.write,
+    ),
+    Format(fio_job.NAME, "fio job with an iolog per thread", (".fio",), write=fio_job.write),
+    Format(
+        csv_file.NAME,
+        "CSV with the columns of a trace",
+        (".csv",),
+        looks_like=csv_file.looks_like,
+        read=csv_file.read,
+        write=csv_file.write,
     ),
     Format(
         checkpoint.NAME,

@@ -1,0 +1,129 @@
+"""CSV with a trace's columns: exact both ways, and one clear error for anything else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.formats import csv_file
+from iotrace.traces.formats.source import Source
+from iotrace.traces.metadata import Metadata, Process
+from iotrace.traces.reader import read_trace
+from iotrace.traces.trace import Ints, Shapes, Strings, Trace
+
+CORPUS = Path(__file__).parents[3] / "traces" / "corpus"
+NAMES = st.text(st.characters(blacklist_characters="\0"), max_size=8)
+SHAPES = st.lists(st.integers(0, 2**40), max_size=3).map(tuple)
+PATHS = st.none() | NAMES.map(lambda name: f"/{name}")
+
+
+def column(values: list[int | None]) -> Ints:
+    """Return integers with nulls."""
+    return Ints(
+        np.array([value or 0 for value in values], np.int64),
+        np.array([value is not None for value in values], np.bool_),
+    )
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    """Draw a well-formed trace with tensor rows: odd names, nulls, shapes."""
+    rows = draw(st.integers(0, 12))
+
+    def many(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=rows, max_size=rows))
+
+    columns: dict[str, Any] = {
+        "layer": Strings.constant("span", rows),
+        "op": Strings.of(many(st.sampled_from(["save", "load", "wait"]))),
+        "start_ns": np.array(many(st.integers(0, 2**62)), np.int64),
+        "path": Strings.of(many(PATHS)),
+        "name": Strings.of(many(st.none() | NAMES)),
+        "shape": Shapes.of(
+            many(st.none() | st.lists(st.integers(0, 2**40), max_size=3).map(tuple))
+        ),
+        "flags": column(many(st.none() | st.integers(-(2**31), 2**31 - 1))),
+        "result": column(many(st.none() | st.integers(-(2**63), 2**63 - 1))),
+        "tensor_offset": column(many(st.none() | st.integers(-(2**40), 2**40))),
+    }
+    return Trace.from_columns(columns, Metadata(processes=(Process(0),)))
+
+
+def back(trace: Trace) -> Trace:
+    """Write a trace as CSV and read it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.csv")
+        csv_file.write(trace, path)
+        assert csv_file.looks_like(Source.of(path))
+        return csv_file.read(path)
+
+
+@given(traces())
+def test_rows_come_back_as_they_were(trace: Trace) -> None:
+    """Nulls stay nulls, and empty texts empty texts."""
+    assert back(trace).table.to_pylist() == trace.table.to_pylist()
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in CORPUS.glob("*.parquet")))
+def test_real_traces_come_back(name: str) -> None:
+    """All columns, of every engine."""
+    trace = read_trace(CORPUS / f"{name}.parquet")
+    assert back(trace).table.to_pylist() == trace.table.to_pylist()
+
+
+def test_a_script_writes_the_columns_it_knows(tmp_path: Path) -> None:
+    """Few columns, in any order; the rest has its defaults."""
+    path = tmp_path / "t.csv"
+    path.write_text("start_ns,op,path,file,offset,length,result\n5,write,/d/a,0,0,10,10\n")
+    trace = csv_file.read(path)
+    assert trace.strings("layer") == ["request"]
+    assert (trace.ints("rank")[0], trace.ints("seq")[0], trace.ints("length")[0]) == (-1, 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("op,path\nwrite,/a\n", "line 1: the table lacks the column 'start_ns'"),
+        ("op,start_ns,color\nwrite,1,red\n", "line 1: the table has a column 'color'"),
+        ("op,start_ns,op\nwrite,1,read\n", "line 1: the table has a column twice"),
+        ("op,start_ns\nwrite,1\nwrite,soon\n", "row 3: "),
+        ("op,start_ns\nwrite,1\nwrite\n", "row 3: "),
+        ("op,start_ns\nwrite,\n", "start_ns"),
+        ("op,start_ns\n,1\n", "'op' has an empty field"),
+        ("op,start_ns,shape\nwrite,1,2xtall\n", "tall"),
+        ("op,start_ns\nfrobnicate,1\n", "unknown op"),
+        ("op,start_ns,process\nopen,1,2000000000\n", "process 2000000000"),
+        ("op,start_ns,path\nopen,1,here\n", "not absolute"),
+        ("", "is empty"),
+    ],
+)
+def test_anything_else_is_one_error(text: str, told: str, tmp_path: Path) -> None:
+    """It names the line or the column, and what is wrong."""
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(TraceFormatError) as caught:
+        csv_file.read(path)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_pythons_own_csv_module_reads_it(tmp_path: Path) -> None:
+    """No dialect of ours."""
+    trace = read_trace(CORPUS / "dcp.parquet")
+    csv_file.write(trace, tmp_path / "t.csv")
+    program = "import csv, sys; print(sum(int(r['result'] or 0) for r in csv.DictReader("
+    program += "open(sys.argv[1])) if r['layer'] == 'request' and r['op'] == 'write'))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "t.csv"], capture_output=True, text=True
+    )
+    writes = trace.where(trace.row_mask(layer="request", op="write"))
+    assert int(done.stdout) == int(writes.ints("result").sum())

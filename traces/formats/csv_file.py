@@ -1,0 +1,160 @@
+"""CSV with the columns of a trace: for tools that read no Parquet, and for logs made by scripts.
+
+The first line names the columns, in any order; `op` and `start_ns` must be there. An empty field is
+null, a quoted empty one an empty text. A shape is written `2x3`, and `scalar` without dimensions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from iotrace.traces.check import check_trace
+from iotrace.traces.columns import Column, Ints, Shapes, Strings
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.formats.lines import Lines
+from iotrace.traces.formats.rows import noted, tool_version
+from iotrace.traces.formats.source import Source
+from iotrace.traces.location import one_line
+from iotrace.traces.metadata import Metadata, Process
+from iotrace.traces.schema import COLUMNS, SCHEMA, TEXT_COLUMNS
+from iotrace.traces.trace import Trace
+from iotrace.traces.writer import replacing
+
+NAME = "csv"
+_REQUIRED = ("op", "start_ns")
+_SCALAR = "scalar"
+_GROWTH = 8  # of a file of digits in memory, at most, with all that is made of it
+_MOST_PROCESSES = 1 << 20
+_ROW = re.compile(r"Row #(\d+)")
+
+
+def looks_like(source: Source) -> bool:
+    """Return whether the first line names columns of a trace, and the ones that must be there."""
+    names = _names(next(source.first_lines(1), ""))
+    return set(_REQUIRED) <= set(names) <= set(COLUMNS)
+
+
+def _names(line: str) -> list[str]:
+    return [name.strip().strip('"') for name in line.split(",")]
+
+
+def read(path: Path) -> Trace:
+    """Return the rows of a CSV file.
+
+    Raises:
+        TraceFormatError: a column or a value is none of a trace's; it is named.
+    """
+    names = _names(next(iter(Lines(path)), ""))
+    if names == [""]:
+        raise TraceFormatError(f"{path} is empty; the first line names the columns")
+    unknown = [name for name in names if name not in COLUMNS]
+    missing = [name for name in _REQUIRED if name not in names]
+    if unknown or missing or len(set(names)) < len(names):
+        what = f"lacks the column {missing[0]!r}" if missing else "has a column twice"
+        what = f"has a column {unknown[0][:40]!r}, which no trace has" if unknown else what
+        raise TraceFormatError(f"{path}, line 1: the table {what}; there are: {', '.join(COLUMNS)}")
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if path.stat().st_size * _GROWTH > memory_bytes // 2:
+        raise TraceFormatError(f"{path} does not fit into memory; split it")
+    try:
+        table = csv.read_csv(
+            path,
+            read_options=csv.ReadOptions(use_threads=False),  # else errors do not tell the row
+            parse_options=csv.ParseOptions(newlines_in_values=True),
+            convert_options=_conversions(names),
+        )
+        trace = _trace(table)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, OSError) as error:
+        raise TraceFormatError(f"{path}{_place(error)}: {one_line(error)}; correct it") from error
+    problems = check_trace(trace)
+    if problems:
+        raise TraceFormatError(f"{path} is no trace: {problems[0]}; correct it")
+    return trace
+
+
+def _conversions(names: Sequence[str]) -> csv.ConvertOptions:
+    types = {name: SCHEMA.field(name).type for name in names if name != "shape"}
+    for name in TEXT_COLUMNS:
+        types |= {name: pa.string()} if name in names else {}
+    types |= {"shape": pa.string()} if "shape" in names else {}
+    return csv.ConvertOptions(
+        column_types=types,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+
+
+def _place(error: Exception) -> str:
+    found = _ROW.search(str(error))
+    return f", row {found[1]}" if found else ""
+
+
+def _trace(table: pa.Table) -> Trace:
+    rows = table.num_rows
+    columns: dict[str, Column] = {"layer": Strings.constant("request", rows)}
+    for name in table.column_names:
+        column = table.column(name)
+        if name == "shape":
+            columns[name] = Shapes.of([_shape(text) for text in column.to_pylist()])
+        elif name in TEXT_COLUMNS:
+            codes, texts = Trace(pa.table({name: column}), Metadata()).codes(name)
+            columns[name] = Strings(codes, texts)
+        else:
+            values = column.fill_null(0).to_numpy()
+            columns[name] = Ints(values, np.asarray(column.is_valid().to_numpy()))
+    _check_required(columns)
+    used = int(Trace.from_columns(columns, Metadata()).ints("process").max(initial=-1)) + 1
+    if not 0 <= used <= _MOST_PROCESSES:
+        raise ValueError(f"the process {used - 1} is not numbered from 0")
+    metadata = Metadata(
+        tool_version=tool_version(),
+        processes=tuple(Process(0) for _ in range(used)),
+        completeness=noted("made of CSV: what was missing from its source is not known"),
+    )
+    return Trace.from_columns(columns, metadata)
+
+
+def _check_required(columns: dict[str, Column]) -> None:
+    for name in ("layer", "op"):
+        column = columns[name]
+        if isinstance(column, Strings) and (column.codes < 0).any():
+            raise ValueError(f"the column {name!r} has an empty field")
+
+
+def _shape(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    return () if text == _SCALAR else tuple(int(size) for size in text.split("x"))
+
+
+def write(trace: Trace, target: Path) -> list[str]:
+    """Write all rows and columns; return what CSV leaves out.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    table = trace.table
+    arrays = {name: _written(table.column(name)) for name in table.column_names}
+    with replacing(target) as file:
+        csv.write_csv(pa.table(arrays), file)
+    return ["the metadata: machines, mounts, command, completeness, history"]
+
+
+def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as numbers or text; text as a trace spells it, see traces/text."""
+    if pa.types.is_list(column.type):
+        shapes = [
+            None if row is None else "x".join(map(str, row)) or _SCALAR
+            for row in column.to_pylist()
+        ]
+        return pa.chunked_array([pa.array(shapes, pa.string())])
+    return pc.cast(column, pa.string()) if pa.types.is_dictionary(column.type) else column
