@@ -26,6 +26,7 @@ from iotrace.capture.roster import read_roster, start_roster
 from iotrace.capture.scope import Scope
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.metadata import HistoryEntry
+from iotrace.traces.stores import is_remote
 from iotrace.traces.trace import Trace
 
 # Of the processes that outlive the first one, most are on their way out.
@@ -66,8 +67,9 @@ class Captured:
 
 
 def raw_dir_beside(output: Path) -> Path:
-    """Return where the raw logs of a trace go by default."""
-    return output.with_name(output.name + SUFFIX)
+    """Return where the raw logs of a trace go by default: here, if it goes to another machine."""
+    name = output.name.partition("?")[0] + SUFFIX
+    return Path(name) if is_remote(output) else output.with_name(output.name + SUFFIX)
 
 
 def capture(command: Sequence[str], options: CaptureOptions) -> Captured:

@@ -34,3 +34,11 @@ def test_every_folder_with_python_is_a_package_or_holds_c() -> None:
 def test_every_package_is_typed_for_those_who_import_it() -> None:
     for folder in setuptools_table()["package-dir"].values():
         assert (ROOT / folder / "py.typed").exists(), folder
+
+
+def test_the_corpus_is_shipped() -> None:
+    """`corpus:NAME` must work for those who installed a wheel."""
+    data = setuptools_table()["package-data"]
+    shipped = {path for name in data["iotrace.traces"] for path in (ROOT / "traces").glob(name)}
+    assert shipped == set((ROOT / "traces" / "corpus").iterdir())
+    assert sum(path.stat().st_size for path in shipped) < 1 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from iotrace.traces.errors import IotraceError, OutputExistsError
+from iotrace.traces.stores import as_uri, is_remote, is_writable, local_path
 from iotrace.traces.trace import Trace
+from iotrace.traces.upload import check_remote_output, upload
 from iotrace.traces.writer import write_trace
 
 STDOUT = "-"
@@ -23,12 +26,16 @@ class OutputError(IotraceError):
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """Refuse a path that could not be written in the end.
+    """Refuse a path, or a URI, that could not be written in the end.
 
     Raises:
         OutputExistsError: the file is there and `force` is not given.
         IotraceError: it is a folder or a device, or its folder is missing or takes no new file.
     """
+    if not is_writable(path) or is_remote(path):
+        check_remote_output(as_uri(path), force)
+        return
+    path = local_path(path)
     if path.is_dir():
         raise IotraceError(f"{path} is a folder; give the name of a file in it")
     if path.exists() and not path.is_file():
@@ -93,8 +100,11 @@ def save_text(text: str, path: Path) -> None:
     Raises:
         OutputError: the system refused; nothing is left behind.
     """
+    if is_remote(path):
+        upload(io.BytesIO(text.encode()), as_uri(path), force=True)
+        return
     try:
-        _replace(path, text)
+        _replace(local_path(path), text)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
 

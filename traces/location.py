@@ -9,8 +9,17 @@ import pyarrow as pa
 from pyarrow import fs
 
 from iotrace.traces.errors import TraceFormatError
-
-SUFFIX = ".parquet"
+from iotrace.traces.ranges import RangeFile
+from iotrace.traces.stores import (
+    SUFFIX,
+    StoreError,
+    find_store,
+    is_remote,
+    is_web,
+    local_path,
+    shown,
+    told,
+)
 
 
 @dataclass(frozen=True)
@@ -19,16 +28,26 @@ class Location:
 
     file_system: fs.FileSystem | None
     paths: tuple[str, ...]
+    name: str = ""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether each read is a request to another machine."""
+        return self.file_system is not None
 
     def open(self, path: str) -> pa.NativeFile:
-        """Open one of the files for reading.
+        """Open one of the files for reading at any place, a remote one by few requests.
 
         Raises:
             OSError: as open.
         """
         if self.file_system is None:
             return pa.OSFile(os.fsencode(path))  # a name may hold any bytes; Arrow's is UTF-8
-        return self.file_system.open_input_file(path)
+        source = self.file_system.open_input_file(path)
+        if is_web(self.name):
+            return source  # reads by few requests on its own
+        ranges = RangeFile(source.size(), lambda start, length: source.read_at(length, start))
+        return pa.PythonFile(ranges, mode="r")
 
 
 def locate(location: str | Path) -> Location:
@@ -37,11 +56,11 @@ def locate(location: str | Path) -> Location:
     Raises:
         TraceFormatError: there is nothing to read.
     """
+    if is_remote(location):
+        return _remote(str(location))
     try:
-        if isinstance(location, str) and "://" in location:
-            return _remote(location)
-        return _local(Path(location))
-    except (OSError, ValueError, pa.ArrowException) as error:
+        return _local(local_path(location), location)
+    except OSError as error:
         raise TraceFormatError(f"cannot reach {location}: {one_line(error)}") from error
 
 
@@ -50,30 +69,31 @@ def one_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _local(path: Path) -> Location:
+def _local(path: Path, location: str | Path) -> Location:
     whole = path.absolute()
     if whole.is_dir():
         names = [entry.name for entry in os.scandir(whole) if entry.is_file()]
-        return Location(None, tuple(str(whole / name) for name in _traces(names, path)))
+        paths = tuple(str(whole / name) for name in _traces(names, path))
+        return Location(None, paths, str(location))
     if not whole.exists():
         raise _missing(path)
     if not whole.is_file():
         raise TraceFormatError(f"{path} is no regular file; name a trace file or a folder")
-    return Location(None, (str(whole),))
+    return Location(None, (str(whole),), str(location))
 
 
 def _remote(uri: str) -> Location:
-    file_system, path = fs.FileSystem.from_uri(uri)
-    if isinstance(file_system, fs.LocalFileSystem):
-        return _local(Path(path))
-    info = file_system.get_file_info(path)
-    if info.type == fs.FileType.Directory:
-        infos = file_system.get_file_info(fs.FileSelector(path))
-        found = {info.base_name: info.path for info in infos if info.type == fs.FileType.File}
-        return Location(file_system, tuple(found[name] for name in _traces(found, uri)))
+    file_system, path = find_store(uri)
+    with told(uri):
+        info = file_system.get_file_info(path)
+        if info.type == fs.FileType.Directory:
+            infos = file_system.get_file_info(fs.FileSelector(path))
+            found = {i.base_name: i.path for i in infos if i.type == fs.FileType.File}
+            paths = tuple(found[name] for name in _traces(found, uri))
+            return Location(file_system, paths, uri)
     if info.type == fs.FileType.NotFound:
         raise _missing(uri)
-    return Location(file_system, (path,))
+    return Location(file_system, (path,), uri)
 
 
 def _traces(names: Iterable[str], folder: str | Path) -> list[str]:
@@ -85,6 +105,6 @@ def _traces(names: Iterable[str], folder: str | Path) -> list[str]:
 
 
 def _missing(location: str | Path) -> TraceFormatError:
-    return TraceFormatError(
-        f"{location} does not exist; check the name, or make a trace with `iotrace capture`"
+    return StoreError(
+        f"{shown(location)} does not exist; check the name, or make a trace with `iotrace capture`"
     )

@@ -19,6 +19,7 @@ from iotrace.traces.merge import merge_traces
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.parquet_size import needed_bytes
 from iotrace.traces.schema import COLUMNS, METADATA_KEY, REQUIRED_COLUMNS, SCHEMA, TEXT_COLUMNS
+from iotrace.traces.stores import StoreError, told
 from iotrace.traces.trace import Trace, sort_rows
 
 # All that a broken or hostile file makes Arrow raise. ArrowInvalid is a ValueError.
@@ -70,7 +71,7 @@ def read_metadata(location: str | Path) -> list[Metadata]:
         TraceFormatError: as `read_trace`.
     """
     found = locate(location)
-    return [_metadata(_open(found, path), path) for path in found.paths]
+    return [_metadata(_open(found, path, _source(found, path)), path) for path in found.paths]
 
 
 def _half_of_memory_bytes() -> int:
@@ -78,31 +79,39 @@ def _half_of_memory_bytes() -> int:
 
 
 def _read_file(location: Location, path: str, wanted: Sequence[str], limit_bytes: int) -> Trace:
-    file = _open(location, path)
+    source = _source(location, path)
+    file = _open(location, path, source)
     metadata = _metadata(file, path)
     try:
         _check_columns(file, path)
         present = [name for name in wanted if name in file.schema_arrow.names]
-        with location.open(path) as source:
-            _refuse_over(limit_bytes, needed_bytes(source, frozenset(present)), path)
+        _refuse_over(limit_bytes, needed_bytes(source, frozenset(present)), path)
         groups = list(_row_groups(file, path, present, limit_bytes))
         rows = _to_schema(pa.concat_tables(groups), wanted)
         return Trace(sort_rows(rows), metadata)
     except _READ_ERRORS as error:
-        raise _broken(path, error) from error
+        raise _broken(location, path, error) from error
 
 
-def _open(location: Location, path: str) -> pq.ParquetFile:
+def _source(location: Location, path: str) -> pa.NativeFile:
     try:
-        source = location.open(path)
-        footer = pq.read_metadata(source)
-        leaves = {footer.schema.column(i).path for i in range(footer.num_columns)}
-        words = [name for name in TEXT_COLUMNS if name in leaves]
-        return pq.ParquetFile(source, metadata=footer, read_dictionary=words, pre_buffer=False)
+        return location.open(path)
     except PermissionError as error:
         raise TraceFormatError(f"{path} may not be read by this user; check its mode") from error
     except _READ_ERRORS as error:
-        raise _broken(path, error) from error
+        raise _broken(location, path, error) from error
+
+
+def _open(location: Location, path: str, source: pa.NativeFile) -> pq.ParquetFile:
+    try:
+        footer = pq.read_metadata(source)
+        leaves = {footer.schema.column(i).path for i in range(footer.num_columns)}
+        words = [name for name in TEXT_COLUMNS if name in leaves]
+        return pq.ParquetFile(
+            source, metadata=footer, read_dictionary=words, pre_buffer=location.is_remote
+        )
+    except _READ_ERRORS as error:
+        raise _broken(location, path, error) from error
 
 
 def _metadata(file: pq.ParquetFile, path: str) -> Metadata:
@@ -208,7 +217,14 @@ def _check_names(column: pa.ChunkedArray) -> None:
             raise ValueError(f"the names take more than {_MAX_NAMES_BYTES} bytes")
 
 
-def _broken(path: str, error: Exception) -> TraceFormatError:
+def _broken(location: Location, path: str, error: Exception) -> TraceFormatError:
+    # What is wrong with the bytes is an ArrowException; an OSError is of the way to them.
+    if location.is_remote and isinstance(error, OSError):
+        try:
+            with told(location.name):
+                raise error
+        except StoreError as clear:
+            return clear
     return TraceFormatError(
         f"{path} is not a readable trace ({one_line(error)}); if a capture was cut short, "
         "`iotrace recover` its raw logs"

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -14,7 +15,9 @@ import pyarrow.parquet as pq
 from iotrace.traces.errors import OutputExistsError
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.schema import FORMAT_VERSION, INT_COLUMNS, METADATA_KEY
+from iotrace.traces.stores import is_remote, local_path
 from iotrace.traces.trace import Trace
+from iotrace.traces.upload import upload
 
 ROWS_PER_GROUP = 1 << 20
 _SAMPLE_ROWS = 1 << 17
@@ -32,14 +35,20 @@ def write_trace(trace: Trace, path: str | Path, force: bool = False) -> None:
 
     Args:
         trace: what to write.
-        path: of the file to make; its folder must exist.
+        path: of the file to make, or its URI; its folder or bucket must exist.
         force: replace the file if there is one.
 
     Raises:
         OutputExistsError: there is such a file, and not `force`.
         OSError: the file system refused, for instance for lack of space; nothing is left behind.
+        StoreError: the URI cannot be written.
     """
-    target = Path(path)
+    if is_remote(path):
+        with tempfile.TemporaryFile() as whole:
+            _write_table(trace.table, trace.metadata, whole)
+            upload(whole, str(path), force)
+        return
+    target = local_path(path)
     if target.is_dir() or (os.path.lexists(target) and not force):
         raise OutputExistsError(f"{target} exists; use --force to replace it, or name another")
     with replacing(target) as file:

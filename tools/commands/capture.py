@@ -14,6 +14,7 @@ from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
 from iotrace.tools.output import check_output
 from iotrace.tools.render import format_bytes, format_rate, printable
 from iotrace.traces.errors import CaptureError, OutputExistsError
+from iotrace.traces.stores import StoreError, as_uri
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
@@ -101,7 +102,7 @@ def capture(
         captured = session.capture(command, options)
         raw_logs = captured.raw_dir
         write_trace(captured.trace, output, force=force)
-    except (OSError, OutputExistsError) as error:
+    except (OSError, OutputExistsError, StoreError) as error:
         cause = getattr(error, "strerror", None) or error
         raise TraceNotWrittenError(
             f"the job has run, but its trace cannot be written: {cause}; "
@@ -139,7 +140,7 @@ def describe(trace: Trace, output: Path) -> None:
         ]
         seen = f"{', '.join(parts)} on {plural(len(summary.files), 'file')}"
     print(f"iotrace: {seen}; {_completeness(summary.problems)}", file=sys.stderr)
-    print(f"iotrace: next: iotrace show {shlex.quote(str(output))}", file=sys.stderr)
+    print(f"iotrace: next: iotrace show {shlex.quote(as_uri(output))}", file=sys.stderr)
 
 
 def _completeness(problems: tuple[str, ...]) -> str:

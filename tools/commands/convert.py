@@ -24,9 +24,9 @@ from iotrace.traces.formats.table import (
     importers,
     named,
 )
-from iotrace.traces.location import SUFFIX
 from iotrace.traces.reader import read_trace
 from iotrace.traces.scope import Selection
+from iotrace.traces.stores import SUFFIX
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural

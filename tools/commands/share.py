@@ -30,6 +30,7 @@ from iotrace.traces.selection import Selection
 from iotrace.traces.sharing.card import CARD, Card
 from iotrace.traces.sharing.publish import publish
 from iotrace.traces.sharing.share import ShareOptions, read_key
+from iotrace.traces.stores import as_uri
 from iotrace.traces.words import plural
 
 _DISTRIBUTION = "iotrace-toolkit"
@@ -151,6 +152,6 @@ def _say(card: Card, output: Path, card_path: Path, original: str, left_out: int
     parts = [plural(card.requests, "request"), plural(card.tensors, "tensor row")]
     part = f"; {format_count(left_out)} rows left out" if left_out else ""
     print(f"iotrace: {', '.join(parts)}, no leftovers found{part}", file=sys.stderr)
-    print(f"iotrace: card: {card_path}; digest {card.digest}", file=sys.stderr)
-    check = ["iotrace", "check", str(output), "--shared", "--original", original]
+    print(f"iotrace: card: {as_uri(card_path)}; digest {card.digest}", file=sys.stderr)
+    check = ["iotrace", "check", as_uri(output), "--shared", "--original", original]
     print(f"iotrace: next: {shlex.join(check)}", file=sys.stderr)

@@ -1,0 +1,136 @@
+"""Servers on the loopback: one that speaks S3, and web servers with and without ranges."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+BUCKET = "traces"
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """Serve an empty bucket; give the endpoint."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    # All servers of a process share what they hold.
+    urllib.request.urlopen(f"{endpoint}/moto-api/reset", data=b"").close()
+    keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys)
+    client.create_bucket(Bucket=BUCKET)
+    try:
+        yield endpoint
+    finally:
+        server.stop()
+
+
+def s3_environment(endpoint: str) -> dict[str, str]:
+    """Return what a user exports."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+@dataclass
+class WebServer:
+    """What a web server serves, and what was asked of it.
+
+    Attributes:
+        files: content by path, such as `/t.parquet`.
+        requests: (path, bytes sent), in order.
+        status: answered instead, if not 0.
+        changing: give another version with every answer.
+        silent: answer nothing at all.
+    """
+
+    files: dict[str, bytes]
+    requests: list[tuple[str, int]] = field(default_factory=list)
+    status: int = 0
+    changing: bool = False
+    silent: bool = False
+    url: str = ""
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of content sent so far."""
+        return sum(sent for _, sent in self.requests)
+
+
+@contextmanager
+def range_server(files: dict[str, bytes]) -> Iterator[WebServer]:
+    """Serve `files` by byte ranges."""
+    state = WebServer(files)
+    stopped = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            if state.silent:
+                stopped.wait(60)
+                return
+            content = state.files.get(self.path)
+            if state.status or content is None:
+                self.send_error(state.status or 404)
+                return
+            first, last = map(int, re.findall(r"\d+", self.headers["Range"]))
+            part = content[first : last + 1]
+            state.requests.append((self.path, len(part)))
+            self.send_response(206)
+            end = first + len(part) - 1
+            self.send_header("Content-Range", f"bytes {first}-{end}/{len(content)}")
+            self.send_header("Content-Length", str(len(part)))
+            version = len(state.requests) if state.changing else 1
+            self.send_header("ETag", f'"{version}"')
+            self.end_headers()
+            self.wfile.write(part)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with _serving(Handler) as state.url:
+        yield state
+        stopped.set()
+
+
+@contextmanager
+def plain_server(folder: Path) -> Iterator[str]:
+    """Serve a folder as `python -m http.server` does, which knows no ranges; give its URL."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args, directory=str(folder))  # type: ignore[arg-type, misc]
+
+        def log_message(self, *_: object) -> None: ...
+
+    with _serving(Handler) as url:
+        yield url
+
+
+@contextmanager
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,64 @@
+"""URIs on the command line, wherever a trace is read or written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iotrace.traces.reader import read_trace
+from tests.servers import BUCKET, s3_environment, s3_server
+
+from .command import assert_one_line_error, iotrace
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A bucket, and the environment of a user who may use it."""
+    with s3_server() as endpoint:
+        for name, value in s3_environment(endpoint).items():
+            monkeypatch.setenv(name, value)
+        yield
+
+
+@pytest.mark.usefixtures("store")
+def test_every_verb_reads_and_writes_uris(tmp_path: Path) -> None:
+    """From the capture to the result, without a trace on a local disk."""
+    own, result = f"s3://{BUCKET}/own.parquet", f"s3://{BUCKET}/result.parquet"
+    job = ("sh", "-c", f"dd if=/dev/zero of={tmp_path}/model.pt bs=4096 count=4 2>/dev/null")
+    captured = iotrace("capture", "-o", own, "--", *job, cwd=tmp_path)
+    assert captured.returncode == 0, captured.stderr
+    assert f"next: iotrace show {own}" in captured.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
+    replayed = iotrace("replay", own, "-o", result, "--root", tmp_path, cwd=tmp_path)
+    assert replayed.returncode == 0, replayed.stderr
+    assert read_trace(result).row_mask(layer="replay", op="write").sum() == 4
+    assert iotrace("check", result, own, "--digest").returncode == 1  # api and layer differ
+
+    for verb in (("capture", "-o", own, "--", *job), ("replay", own, "-o", result)):
+        assert_one_line_error(iotrace(*verb, cwd=tmp_path), 2, "exists", "--force")
+    wrong = ("replay", own, "-o", "s3://no-such-bucket/x.parquet")
+    assert_one_line_error(iotrace(*wrong, cwd=tmp_path), 2, "no such bucket")
+
+
+def test_no_credentials_and_no_network_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What most first tries end with."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert_one_line_error(iotrace("show", "s3://bucket/t.parquet"), 2, "cannot be reached")
+    assert_one_line_error(iotrace("show", "ftp://host/t.parquet"), 2, "s3://")
+    assert_one_line_error(
+        iotrace("share", "x.parquet", "-o", "https://host/t.parquet"), 2, "only be read"
+    )
+
+
+def test_the_corpus_is_at_hand_by_name(tmp_path: Path) -> None:
+    """A new user's first trace; a wrong name lists the right ones."""
+    assert "dcp" in iotrace("show", "corpus:dcp").stdout
+    assert_one_line_error(iotrace("show", "corpus:pdc"), 2, "datastates-llm", "torchsnapshot")
+    wrong = ("share", "corpus:dcp", "-o", "corpus:dcp")
+    assert_one_line_error(iotrace(*wrong, cwd=tmp_path), 2, "only be read")

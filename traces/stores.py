@@ -1,0 +1,220 @@
+"""The file systems that a location may name: local, object stores, web servers, the corpus.
+
+    trace.parquet, file:///data/trace.parquet
+    s3://bucket/key?region=eu-north-1, gs://bucket/key
+    https://example.org/trace.parquet (read only)
+    corpus:datastates-llm (read only; the traces that come with the package)
+
+Every request to the network ends within seconds: nobody waits a quarter of an hour to learn that
+a name is mistyped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.web import HttpFiles
+
+CORPUS: Final = Path(__file__).parent / "corpus"
+CORPUS_PREFIX: Final = "corpus:"
+SUFFIX: Final = ".parquet"
+
+# A URI that went through a Path has one slash left; no file is meant by the known schemes.
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://|(s3|gs|gcs|https?|file):/(?=.)", re.IGNORECASE)
+_WEB = ("http", "https")
+_CONNECT_SECONDS, _REQUEST_SECONDS, _TRIES = 5, 30, 3
+_GS_RETRY_SECONDS = 4  # it takes twice that and some seconds
+_S3_SETTINGS = ("region", "endpoint_override", "scheme", "anonymous")
+_GS_SETTINGS = ("endpoint_override", "scheme", "anonymous")
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+# What Arrow's messages say, and what to do about it.
+_REMEDIES = {
+    "ACCESS_DENIED": "access denied; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or "
+    "AWS_PROFILE) to what may use it, or add ?anonymous=true for public data",
+    "INVALID_ACCESS_KEY": "the access key is not known there; check AWS_ACCESS_KEY_ID",
+    "SIGNATURE_DOES_NOT_MATCH": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
+    "NO_SUCH_BUCKET": "there is no such bucket; check its name and region",
+    "Bucket not found": "there is no such bucket; check its name and region",
+    "NETWORK_CONNECTION": "the server cannot be reached; check the network and AWS_ENDPOINT_URL",
+    "USER_NETWORK": "the server cannot be reached; check the network and AWS_ENDPOINT_URL",
+    "OAuth2 access token": "no credentials; set GOOGLE_APPLICATION_CREDENTIALS, or add "
+    "?anonymous=true for public data",
+    "UNAVAILABLE": "the server cannot be reached; check the network",
+    "Could not resolve host": "the server cannot be reached; check the network and the name",
+}
+
+
+class StoreError(TraceFormatError):
+    """A place that cannot be reached, or may not be used."""
+
+
+def scheme_of(location: str | Path) -> str:
+    """Return the scheme of a URI, in lower case; empty for a path."""
+    match = _SCHEME.match(str(location))
+    return (match.group(1) or match.group(2)).lower() if match else ""
+
+
+def as_uri(location: str | Path) -> str:
+    """Return a URI as it was before it went through a Path, and anything else as it is.
+
+    >>> as_uri(Path("s3://bucket/trace.parquet"))
+    's3://bucket/trace.parquet'
+    """
+    text = str(location)
+    scheme = scheme_of(text)
+    if not scheme or "://" in text[: len(scheme) + 3]:
+        return text
+    rest = text[len(scheme) + 1 :].lstrip("/")
+    return f"{scheme}://{'/' if scheme == 'file' else ''}{rest}"
+
+
+def is_remote(location: str | Path) -> bool:
+    """Return whether `location` is a URI of another machine."""
+    return scheme_of(location) not in ("", "file")
+
+
+def is_web(location: str | Path) -> bool:
+    """Return whether `location` is a URL of a web server."""
+    return scheme_of(location) in _WEB
+
+
+def is_writable(location: str | Path) -> bool:
+    """Return whether a trace may be written there: not to a web server or into the corpus."""
+    return scheme_of(location) not in _WEB and not str(location).startswith(CORPUS_PREFIX)
+
+
+def local_path(location: str | Path) -> Path:
+    """Return the path of a location that is not remote: a file URI, or `corpus:NAME`.
+
+    Raises:
+        StoreError: it names no file, or nothing in the corpus.
+    """
+    text = str(location)
+    if text.startswith(CORPUS_PREFIX):
+        return corpus_trace(text.removeprefix(CORPUS_PREFIX))
+    if scheme_of(text) != "file":
+        return Path(location)
+    path = Path(unquote(urlsplit(as_uri(text)).path))
+    if not path.name:
+        raise StoreError(f"{location} names no file; write file:///folder/trace.parquet")
+    return path
+
+
+def find_store(location: str | Path) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a remote location, and the path in it. Nothing is asked yet.
+
+    Raises:
+        StoreError: the location is not understood.
+    """
+    uri = as_uri(location)
+    scheme = scheme_of(uri)
+    with told(uri):
+        if scheme in _WEB:
+            return fs.PyFileSystem(HttpFiles()), uri
+        if scheme == "s3":
+            return _s3(uri)
+        if scheme in ("gs", "gcs"):
+            return _gs(uri)
+    raise StoreError(f"{shown(uri)}: no such kind of place; use s3://, gs://, https:// or file://")
+
+
+def corpus_names() -> list[str]:
+    """Return the traces that come with the package."""
+    return sorted(path.stem for path in CORPUS.glob(f"*{SUFFIX}"))
+
+
+def corpus_trace(name: str) -> Path:
+    """Return the file of a trace of the corpus.
+
+    Raises:
+        StoreError: there is none of this name.
+    """
+    if name not in corpus_names():
+        listed = ", ".join(corpus_names())
+        raise StoreError(f"the corpus has no trace {name[:60]!r}; it has {listed}")
+    return CORPUS / f"{name}{SUFFIX}"
+
+
+@contextmanager
+def told(location: str | Path) -> Iterator[None]:
+    """Turn what a store reports into one line that says what to do.
+
+    Raises:
+        StoreError: instead of the store's own error.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        raise StoreError(
+            f"{shown(location)} may not be used by this user; check its mode"
+        ) from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        message = str(error)
+        remedy = next((told for sign, told in _REMEDIES.items() if sign in message), None)
+        line = remedy or (message.splitlines() or [type(error).__name__])[0][:200]
+        raise StoreError(f"cannot reach {shown(location)}: {line}") from error
+
+
+def shown(location: str | Path) -> str:
+    """Return `location` for a message, without a secret key."""
+    return re.sub(r"//[^/@]*@", "//", str(location))
+
+
+def _s3(uri: str) -> tuple[fs.FileSystem, str]:
+    parts, settings, path = _parsed(uri, _S3_SETTINGS)
+    endpoint = settings.get("endpoint_override") or _first_set(_ENDPOINT_VARIABLES)
+    region = settings.get("region") or _first_set(_REGION_VARIABLES)
+    if not region:
+        region = "us-east-1" if endpoint else fs.resolve_s3_region(path.partition("/")[0])
+    keys = {}
+    if parts.username and parts.password:
+        keys = {"access_key": unquote(parts.username), "secret_key": unquote(parts.password)}
+    found = fs.S3FileSystem(
+        region=region,
+        **({"endpoint_override": endpoint} if endpoint else {}),
+        **({"scheme": settings["scheme"]} if "scheme" in settings else {}),
+        **keys,
+        anonymous=settings.get("anonymous") == "true",
+        connect_timeout=_CONNECT_SECONDS,
+        request_timeout=_REQUEST_SECONDS,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES),
+    )
+    return found, path
+
+
+def _gs(uri: str) -> tuple[fs.FileSystem, str]:
+    _, settings, path = _parsed(uri, _GS_SETTINGS)
+    found = fs.GcsFileSystem(
+        anonymous=settings.get("anonymous") == "true",
+        **{k: v for k, v in settings.items() if k != "anonymous"},
+        retry_time_limit=timedelta(seconds=_GS_RETRY_SECONDS),
+    )
+    return found, path
+
+
+def _parsed(uri: str, allowed: tuple[str, ...]) -> tuple[SplitResult, dict[str, str], str]:
+    parts = urlsplit(uri)
+    settings = dict(parse_qsl(parts.query))
+    unknown = settings.keys() - set(allowed)
+    if unknown:
+        raise ValueError(f"unknown setting {sorted(unknown)[0]!r}; there are {', '.join(allowed)}")
+    bucket = parts.netloc.rpartition("@")[2]
+    if not bucket:
+        raise ValueError(f"it names no bucket; write {parts.scheme}://BUCKET/KEY")
+    return parts, settings, f"{bucket}{unquote(parts.path)}".rstrip("/")
+
+
+def _first_set(variables: tuple[str, ...]) -> str:
+    return next((os.environ[name] for name in variables if os.environ.get(name)), "")

@@ -1,0 +1,153 @@
+"""Files of a web server, read by byte ranges."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException, HTTPMessage
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import fs
+
+from iotrace.traces.ranges import RangeFile
+
+SILENCE_SECONDS: Final = 15  # of a server, before it counts as gone
+_SLOWEST_BYTES_PER_SECOND = 20_000
+_TRIES = 2
+# A server without ranges sends all of a file: as much as a reader holds anyway.
+MAX_WHOLE_BYTES: Final = 256 << 20
+_PIECE = 1 << 20
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
+
+
+class HttpFiles(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+    """What Arrow asks of a file system, for reading single files by their URL."""
+
+    def get_type_name(self) -> str:
+        """Return the name."""
+        return "http"
+
+    def normalize_path(self, path: str) -> str:
+        """Return a URL as it is."""
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
+        """Return what each URL is, by asking for its first byte."""
+        return [_info(path) for path in paths]
+
+    def open_input_file(self, path: str) -> pa.PythonFile:
+        """Open a file for reading at any place."""
+        return pa.PythonFile(_Url(path).file(), mode="r")
+
+    def open_input_stream(self, path: str) -> pa.PythonFile:
+        """Open a file for reading."""
+        return self.open_input_file(path)
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise OSError("a web server can only be read, file by file")
+
+    get_file_info_selector = create_dir = delete_dir = delete_dir_contents = _refuse
+    delete_root_dir_contents = delete_file = move = copy_file = _refuse
+    open_output_stream = open_append_stream = _refuse
+
+
+def _info(url: str) -> fs.FileInfo:
+    try:
+        size = _Url(url).size
+    except FileNotFoundError:
+        return fs.FileInfo(url, fs.FileType.NotFound)
+    return fs.FileInfo(url, fs.FileType.File, size=size)
+
+
+class _Url:
+    """One file: its size, its version, and its bytes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._whole: bytes | None = None
+        self._version: str | None = None
+        content, headers, status = self._get(0, 1)
+        if status == 200:  # the server knows no ranges
+            self._whole, self.size = content, len(content)
+            return
+        self.size = _total(headers)
+        self._version = headers.get("ETag") or headers.get("Last-Modified")
+
+    def file(self) -> RangeFile:
+        """Return the file, open for reading."""
+        return RangeFile(self.size, self._fetch)
+
+    def _fetch(self, start: int, length: int) -> bytes:
+        if self._whole is not None:
+            return self._whole[start : start + length]
+        content, headers, status = self._get(start, length)
+        version = headers.get("ETag") or headers.get("Last-Modified")
+        if status != 206 or _total(headers) != self.size or version != self._version:
+            raise OSError("the file changed while it was read; read it again")
+        if len(content) != length:
+            raise OSError(f"the server sent {len(content)} bytes of {length}")
+        return content
+
+    def _get(self, start: int, length: int) -> tuple[bytes, HTTPMessage, int]:
+        for attempt in range(_TRIES):
+            try:
+                return self._get_once(start, length)
+            except urllib.error.HTTPError as error:
+                if error.code in (404, 410):
+                    raise FileNotFoundError("the server has no such file") from None
+                if error.code in (401, 403):
+                    raise OSError("the server refuses access; use a URL that is public") from None
+                if error.code == 416 and start == 0:
+                    raise OSError("the file is empty") from None
+                if error.code < 500 or attempt + 1 == _TRIES:
+                    raise OSError(f"the server answers {error.code} {error.reason}") from None
+            except (OSError, HTTPException) as error:
+                if attempt + 1 == _TRIES or isinstance(error, TimeoutError):
+                    raise OSError(_reason(error)) from None
+        raise AssertionError("not reached")
+
+    def _get_once(self, start: int, length: int) -> tuple[bytes, HTTPMessage, int]:
+        headers: Mapping[str, str] = {
+            "Range": f"bytes={start}-{start + length - 1}",
+            "Accept-Encoding": "identity",
+            "User-Agent": "iotrace",
+        }
+        request = urllib.request.Request(self._url, headers=dict(headers))
+        with urllib.request.urlopen(request, timeout=SILENCE_SECONDS) as answer:
+            limit = length if answer.status == 206 else MAX_WHOLE_BYTES
+            return _body(answer, limit), answer.headers, answer.status
+
+
+def _body(answer: Any, limit: int) -> bytes:
+    """Return the body, of at most `limit` bytes; a server that drips is given up."""
+    pieces, total = [], 0
+    deadline = time.monotonic() + 2 * SILENCE_SECONDS
+    while piece := answer.read1(_PIECE):
+        total += len(piece)
+        if total > limit:
+            raise OSError(
+                f"the server sends whole files alone, and this one has more than {limit} bytes; "
+                "download it first"
+            )
+        if time.monotonic() > deadline + total / _SLOWEST_BYTES_PER_SECOND:
+            raise TimeoutError("the server is too slow")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _total(headers: HTTPMessage) -> int:
+    match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
+    if match is None:
+        raise OSError("the server does not tell the file's size")
+    return int(match.group(3))
+
+
+def _reason(error: Exception) -> str:
+    cause = getattr(error, "reason", None) or error
+    if isinstance(cause, TimeoutError):
+        return "the server does not answer; try later"
+    return f"no connection ({cause}); check the address"
