@@ -11,7 +11,7 @@ import numpy.typing as npt
 from iotrace.replay.job import DATA_OPS, Op
 from iotrace.replay.pieces import Ints, Rows, is_padding, is_payload, request_index, spread
 from iotrace.replay.plan import Plan
-from iotrace.replay.statistics import steps_seconds
+from iotrace.replay.statistics import latency_us, steps_seconds
 from iotrace.traces.phases import Phase
 from iotrace.traces.words import plural
 
@@ -79,6 +79,52 @@ def phase_seconds(plan: Plan, timings: Rows, phase: Phase) -> float:
     chosen = (plan.requests["phase"] == phase) & (timings["start_ns"] > 0)
     rows = timings[chosen]
     return steps_seconds(plan.requests["step"][chosen], rows["start_ns"], rows["end_ns"])
+
+
+def rank_seconds(plan: Plan, timings: Rows, phase: Phase) -> dict[int, float]:
+    """Return the time of saving or loading of each recorded rank by itself, as `phase_seconds`."""
+    ranks = np.array([stream.rank for stream in plan.streams], np.int64)
+    rank = ranks[plan.requests["stream"]]
+    chosen = (plan.requests["phase"] == phase) & (timings["start_ns"] > 0) & (rank >= 0)
+    if not chosen.any():
+        return {}
+    order = np.flatnonzero(chosen)[np.argsort(rank[chosen], kind="stable")]
+    found, first = np.unique(rank[order], return_index=True)
+    return {
+        number: steps_seconds(
+            plan.requests["step"][own], timings["start_ns"][own], timings["end_ns"][own]
+        )
+        for number, own in zip(found.tolist(), np.split(order, first[1:]), strict=True)
+    }
+
+
+def lateness_us(
+    plan: Plan, timings: Rows, start_ns: int, timing: str, time_scale: float
+) -> dict[str, float] | None:
+    """Return how long after its time each request started, in percentiles; None when asap.
+
+    Args:
+        plan: what was to be done.
+        timings: of its requests.
+        start_ns: of the run.
+        timing: `recorded`: after the recorded time; `think`: after the recorded pause.
+        time_scale: of both.
+    """
+    if timing == "asap":
+        return None
+    rows = plan.requests
+    if timing == "recorded":
+        due_ns = start_ns + (rows["due_ns"] * time_scale).astype(np.int64)
+        timed = np.ones(len(rows), np.bool_)
+    else:
+        order = np.argsort(rows["stream"], kind="stable")
+        follows = np.concatenate([[False], np.diff(rows["stream"][order]) == 0])
+        before = np.where(follows, np.roll(timings["end_ns"][order], 1), start_ns)
+        due_ns = np.empty(len(rows), np.int64)
+        due_ns[order] = before + (rows["think_ns"][order] * time_scale).astype(np.int64)
+        timed = rows["think_ns"] > 0
+    timed &= timings["start_ns"] > 0
+    return latency_us((timings["start_ns"] - due_ns)[timed].clip(0))
 
 
 def find_errors(plan: Plan, result: Ints) -> tuple[str, ...]:

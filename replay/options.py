@@ -12,6 +12,7 @@ from iotrace.replay.schedule import TIMINGS
 from iotrace.traces.errors import PlanError, ReplayError
 
 MAX_QUEUE_DEPTH = 1 << 16  # more than io_uring takes at a time
+ALLOCATIONS = ("pooled", "fresh")
 EXECUTORS = ("io_uring", "posix", "null")
 
 
@@ -30,6 +31,8 @@ class ReplayOptions:
         workers: processes that share the ranks out; None: one per recorded rank.
         timeout_seconds: most time without any request completed, recorded pauses beside, before
             workers are given up on.
+        allocate: `fresh`: time apart how long the kernel takes to give the memory that loads read
+            into; `pooled`: it is there.
         timing: `asap`, `think` or `recorded`, see `schedule`.
         time_scale: recorded pauses and times are multiplied by it.
         warm: let loads find in the page cache what it holds.
@@ -48,6 +51,7 @@ class ReplayOptions:
     keep: bool = False
     workers: int | None = None
     timeout_seconds: float = 300.0
+    allocate: str = "pooled"
     timing: str = "asap"
     time_scale: float = 1.0
     warm: bool = False
@@ -71,6 +75,7 @@ class ReplayOptions:
                 f"--queue-depth must lie between 1 and {MAX_QUEUE_DEPTH}",
             ),
             (self.workers is None or self.workers >= 1, "--workers must be at least 1"),
+            (self.allocate in ALLOCATIONS, f"--allocate must be {' or '.join(ALLOCATIONS)}"),
             (self.timeout_seconds > 0, "--timeout must be more than 0"),
             (self.repeat >= 1, "--repeat must be at least 1"),
             (self.warmup >= 0, "--warmup must not be negative"),

@@ -5,13 +5,15 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from iotrace.replay.executors.executor import LoopReport
+from iotrace.replay.fidelity import Fidelity
 from iotrace.replay.job import DATA_OPS, Op
-from iotrace.replay.measure import Moved
+from iotrace.replay.measure import Moved, rank_seconds
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared
-from iotrace.replay.statistics import latency_us
+from iotrace.replay.statistics import estimate, latency_us
 from iotrace.traces.metadata import Completeness, HistoryEntry, Metadata
+from iotrace.traces.phases import Phase
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Ints as IntColumn
 from iotrace.traces.trace import Strings, Trace
@@ -59,6 +61,10 @@ class Repetition:
         sync_seconds: the final sync of every written file.
         prepared: files written before the run, off the clock.
         report: what the executor did.
+        allocate_seconds: of taking the memory that loads read into, in the slowest worker; 0 for
+            memory that was there before.
+        lateness_us: percentiles of how long after its time a request started; None: as soon as
+            possible.
     """
 
     timings: Rows
@@ -69,6 +75,8 @@ class Repetition:
     sync_seconds: float
     prepared: Prepared
     report: LoopReport
+    allocate_seconds: float = 0.0
+    lateness_us: dict[str, float] | None = None
 
     @property
     def durable_seconds(self) -> float:
@@ -92,6 +100,8 @@ class Outcome:
         refused: those of `degraded` that kept requests from being what the plan says.
         errors: what went wrong, one sentence each.
         workspace: where the files are, if they were kept.
+        workers: processes that shared the requests out.
+        fidelity: how like the recording the replay was; None where it was not meant to be.
     """
 
     plan: Plan
@@ -103,6 +113,8 @@ class Outcome:
     errors: tuple[str, ...]
     workspace: str | None = None
     refused: tuple[str, ...] = ()
+    workers: int = 1
+    fidelity: Fidelity | None = None
 
     @property
     def failed(self) -> bool:
@@ -124,12 +136,45 @@ class Outcome:
                 "write_seconds": [one.write_seconds for one in self.repetitions],
                 "read_seconds": [one.read_seconds for one in self.repetitions],
                 "durable_seconds": [one.durable_seconds for one in self.repetitions],
+                "allocate_seconds": [one.allocate_seconds for one in self.repetitions],
                 "latency_us": latency_us(self.latencies_ns()),
+                "lateness_us": self.repetitions[-1].lateness_us,
             },
             "verified": self.verified,
             "degraded": list(self.degraded),
             "errors": list(self.errors),
+            "workers": self.workers,
+            "intervals": self._intervals(),
+            "ranks": self.by_rank(),
+            "fidelity": None if self.fidelity is None else asdict(self.fidelity),
         }
+
+    def by_rank(self) -> list[dict[str, object]]:
+        """Return per recorded rank the seconds of saving and loading, one entry per repetition."""
+        runs = [
+            {
+                name: rank_seconds(self.plan, one.timings, phase)
+                for name, phase in (("write_seconds", Phase.SAVE), ("read_seconds", Phase.LOAD))
+            }
+            for one in self.repetitions
+        ]
+        ranks = sorted({rank for run in runs for seconds in run.values() for rank in seconds})
+        return [
+            {"rank": rank}
+            | {
+                name: [run[name].get(rank, 0.0) for run in runs]
+                for name in ("write_seconds", "read_seconds")
+            }
+            for rank in ranks
+        ]
+
+    def _intervals(self) -> dict[str, object] | None:
+        """Return the median and its 95 % interval of each time; None: one run has none."""
+        if len(self.repetitions) < 2:
+            return None
+        names = ("write_seconds", "read_seconds", "durable_seconds", "allocate_seconds")
+        found = {name: [getattr(one, name) for one in self.repetitions] for name in names}
+        return {name: asdict(estimate(runs)) for name, runs in found.items() if any(runs)}
 
     def latencies_ns(self, *ops: Op) -> Ints:
         """Return the latency of every completed request of `ops` (default: reads and writes)."""

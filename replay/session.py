@@ -7,11 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from iotrace.replay.allocation import allocate, loaded_bytes
 from iotrace.replay.executors.executor import Executor, LoopOptions, Run
 from iotrace.replay.fold import fold
 from iotrace.replay.job import Op
 from iotrace.replay.loop import SPAN_BYTES, TAPE_BYTES, Tape, open_beneath
-from iotrace.replay.measure import describe_request, find_errors, moved_by, phase_seconds
+from iotrace.replay.measure import (
+    describe_request,
+    find_errors,
+    lateness_us,
+    moved_by,
+    phase_seconds,
+)
 from iotrace.replay.options import ReplayOptions, choose_executor
 from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared, prepare, steady_files
@@ -116,10 +123,14 @@ class _Session:
             registered_files=self.options.registered_files,
             stop_on_error=self.options.stop_on_error,
         )
-        rows = job.job.requests
-        folded = fold(self.plan.streams, rows, self.options.workers)
+        folded = fold(self.plan.streams, job.job.requests, self.options.workers)
+        fresh_bytes = loaded_bytes(self.plan.requests, len(self.plan.streams))
+        if self.options.allocate != "fresh":
+            fresh_bytes[:] = 0
         if folded.count < 2:
-            return self.executor.run(job.job, self.tape, self.workspace.fd, options), prepared
+            seconds = allocate(int(fresh_bytes.sum()))
+            run = self.executor.run(job.job, self.tape, self.workspace.fd, options)
+            return replace(run, allocate_seconds=seconds), prepared
         run = run_in_workers(
             self.executor,
             job.job,
@@ -128,6 +139,7 @@ class _Session:
             self.workspace.fd,
             options,
             self.options.timeout_seconds,
+            fresh_bytes,
         )
         return run, prepared
 
@@ -145,7 +157,8 @@ def _replay(
     target = probe_target(workspace.path)
     plan, refused = fit_to_target(plan, target)
     degraded = refused if options.warm else refused + warm_reads(plan, target)
-    degraded += fold(plan.streams, plan.requests, options.workers).degraded
+    folded = fold(plan.streams, plan.requests, options.workers)
+    degraded += folded.degraded
     _refuse_if_strict(options, degraded)
     session = _Session(plan, options, executor, tape, workspace, steady_files(plan))
     repetitions, errors = _timed_runs(session, progress)
@@ -161,7 +174,16 @@ def _replay(
         progress("verify", 1, 1)
     kept = str(workspace.path) if options.keep else None
     return Outcome(
-        plan, recorded, executor.name, repetitions, verified, degraded, errors, kept, refused
+        plan=plan,
+        recorded=recorded,
+        executor=executor.name,
+        repetitions=repetitions,
+        verified=verified,
+        degraded=degraded,
+        errors=errors,
+        workspace=kept,
+        refused=refused,
+        workers=folded.count,
     )
 
 
@@ -183,6 +205,7 @@ def _timed_runs(
         run, prepared = session.run(job)
         sync_seconds = _sync_files(plan, session.workspace.fd)
         one = _measure(plan, job, run, sync_seconds, prepared)
+        one = replace(one, lateness_us=_lateness_us(session, one))
         errors = run.failures + find_errors(plan, one.timings["result"])
         if number >= options.warmup or errors:
             repetitions.append(one)
@@ -190,6 +213,13 @@ def _timed_runs(
             return tuple(repetitions), errors
     progress("run", total, total)
     return tuple(repetitions), ()
+
+
+def _lateness_us(session: _Session, one: Repetition) -> dict[str, float] | None:
+    options = session.options
+    return lateness_us(
+        session.plan, one.timings, one.report.start_ns, options.timing, options.time_scale
+    )
 
 
 def _find_mismatch(session: _Session) -> str | None:
@@ -239,4 +269,5 @@ def _measure(
         sync_seconds=sync_seconds,
         prepared=prepared,
         report=run.report,
+        allocate_seconds=run.allocate_seconds,
     )

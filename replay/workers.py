@@ -19,15 +19,36 @@ from typing import NoReturn
 
 import numpy as np
 
+from iotrace.replay.allocation import allocate
 from iotrace.replay.executors.executor import Executor, LoopOptions, LoopReport, Run
 from iotrace.replay.fold import Fold
 from iotrace.replay.job import Job, check_job
 from iotrace.replay.loop import SharedRun, Tape
+from iotrace.replay.pieces import Ints
 from iotrace.traces.errors import IotraceError, ReplayError
 
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 5.0  # at most, for what is in flight once nothing more is started
 _PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What one worker runs."""
+
+    executor: Executor
+    share: Job
+    tape: Tape
+    root_fd: int
+    options: LoopOptions
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one worker tells of it."""
+
+    report: LoopReport
+    allocate_seconds: float
 
 
 @dataclass(frozen=True)
@@ -47,6 +68,7 @@ def run_in_workers(
     root_fd: int,
     options: LoopOptions,
     patience_seconds: float,
+    allocate_bytes: Ints,
 ) -> Run:
     """Run `job` in one process per worker of `fold`; see Executor.run.
 
@@ -59,6 +81,7 @@ def run_in_workers(
         options: how to run it.
         patience_seconds: most time without any request completed, recorded pauses beside. Then,
             and when a worker is lost, nothing more is started, and `Run.failures` tells.
+        allocate_bytes: per stream, memory to take from the kernel before the run, timed apart.
 
     Raises:
         PlanError: the job is malformed.
@@ -70,7 +93,8 @@ def run_in_workers(
     try:
         for number, name in enumerate(fold.names):
             share = fold.share(job, number)
-            workers.append(_start(executor, share, tape, root_fd, options, shared, name))
+            task = _Task(executor, share, tape, root_fd, replace(options, shared=shared))
+            workers.append(_start(task, int(allocate_bytes[fold.worker == number].sum()), name))
         patience = patience_seconds + _longest_pause_seconds(job)
         answers, failures = _Watch(shared, patience).collect(workers)
     except BaseException:
@@ -79,23 +103,17 @@ def run_in_workers(
     for answer in answers:
         if isinstance(answer, IotraceError):
             raise answer
-    reports = [answer for answer in answers if isinstance(answer, LoopReport)]
+    runs = [answer for answer in answers if isinstance(answer, _Answer)]
     if failures:
         lost = (shared.timings["end_ns"] == 0) & (shared.timings["result"] == 0)
         shared.timings["result"][lost] = -errno.ECANCELED
     shared.timings.flags.writeable = False
-    return Run(shared.timings, _joined(reports), tuple(failures))
+    slowest_seconds = max((one.allocate_seconds for one in runs), default=0.0)
+    report = _joined([one.report for one in runs])
+    return Run(shared.timings, report, tuple(failures), slowest_seconds)
 
 
-def _start(
-    executor: Executor,
-    share: Job,
-    tape: Tape,
-    root_fd: int,
-    options: LoopOptions,
-    shared: SharedRun,
-    name: str,
-) -> _Worker:
+def _start(task: _Task, allocate_bytes: int, name: str) -> _Worker:
     reader, writer = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -104,7 +122,7 @@ def _start(
         return _Worker(pid, reader, name)
     try:
         _settle_in(parent)
-        _answer(writer, executor, share, tape, root_fd, replace(options, shared=shared))
+        _answer(writer, task, allocate_bytes)
     finally:
         os._exit(1)
 
@@ -120,12 +138,12 @@ def _settle_in(parent: int) -> None:
         os._exit(1)
 
 
-def _answer(
-    writer: int, executor: Executor, share: Job, tape: Tape, root_fd: int, options: LoopOptions
-) -> NoReturn:
-    answer: LoopReport | IotraceError
+def _answer(writer: int, task: _Task, allocate_bytes: int) -> NoReturn:
+    answer: _Answer | IotraceError
     try:
-        answer = executor.run(share, tape, root_fd, options).report
+        seconds = allocate(allocate_bytes)
+        run = task.executor.run(task.share, task.tape, task.root_fd, task.options)
+        answer = _Answer(run.report, seconds)
     except IotraceError as error:
         answer = error
     except BaseException as error:
@@ -152,7 +170,7 @@ class _Watch:
 
     def collect(
         self, workers: Sequence[_Worker], stopped: bool = False
-    ) -> tuple[list[LoopReport | IotraceError], list[str]]:
+    ) -> tuple[list[_Answer | IotraceError], list[str]]:
         """Return what the workers answered, and what became of those that did not.
 
         Args:
@@ -162,7 +180,7 @@ class _Watch:
         if stopped:
             self._stop()
         said = {worker: b"" for worker in workers}
-        answers: list[LoopReport | IotraceError] = []
+        answers: list[_Answer | IotraceError] = []
         failures: list[str] = []
         with selectors.DefaultSelector() as selector:
             for worker in workers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from iotrace.replay.measure import rank_seconds
 from iotrace.replay.plan import Applied, Note
 from iotrace.replay.result import Outcome
 from iotrace.replay.statistics import estimate, latency_us
@@ -21,7 +22,7 @@ from iotrace.tools.render import (
     print_problems,
     print_table,
 )
-from iotrace.traces.phases import ends_ns
+from iotrace.traces.phases import Phase, ends_ns
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
@@ -88,6 +89,9 @@ def print_outcome(
     shown = [i for i in range(len(titles)) if titles[i] != "95 % interval" or repeated]
     columns = [Column(titles[i], right=i > 0) for i in shown]
     print_table(terminal, columns, [[line[i] for i in shown] for line in lines])
+    if not setting.dry:
+        terminal.print()
+        print_facts(terminal, _fidelity(outcome))
 
 
 def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
@@ -100,6 +104,8 @@ def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
         yield "dry run", "nothing was touched"
         return
     parts = [outcome.executor, f"queue depth {setting.queue_depth}", f"in {setting.root}"]
+    if outcome.workers > 1:
+        parts.insert(1, plural(outcome.workers, "worker"))
     if outcome.plan.counts().bytes_read:
         parts.append("cold reads" if setting.cold else "reads as the page cache has the files")
     yield "run", ", ".join(parts)
@@ -159,8 +165,45 @@ def _times(outcome: Outcome) -> Iterator[Cells]:
     if recorded.bytes_read or done.bytes_read:
         read = (recorded.bytes_read, done.bytes_read)
         seconds = [one.read_seconds for one in runs]
+        allocate = [one.allocate_seconds for one in runs]
+        if any(allocate):
+            yield _time("allocate, fresh", None, allocate)
         yield _time("read", recorded.read_seconds, seconds)
         yield _rate("", read, recorded.read_seconds, seconds)
+    yield from _over_ranks(outcome)
+
+
+def _over_ranks(outcome: Outcome) -> Iterator[Cells]:
+    """Yield the fastest and the slowest rank of the last run, where there are several."""
+    last = outcome.repetitions[-1]
+    for label, phase in (("write, by rank", Phase.SAVE), ("read, by rank", Phase.LOAD)):
+        seconds = rank_seconds(outcome.plan, last.timings, phase).values()
+        if len(seconds) > 1:
+            low, high = format_seconds(min(seconds)), format_seconds(max(seconds))
+            yield label, NONE, format_range(low, high), "", NONE
+
+
+def _fidelity(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Yield how like the recording the last run was."""
+    late = outcome.repetitions[-1].lateness_us
+    if late is not None:
+        shown = [f"{key} {format_seconds(late[key] / 1e6)}" for key in ("p50", "p99", "max")]
+        yield "late", ", ".join(shown)
+    found = outcome.fidelity
+    if found is None:
+        return
+    yield (
+        "fidelity",
+        f"of {plural(found.requests, 'request')}, {format_count(found.order_inversions)} started "
+        f"before an earlier one and {format_count(found.result_mismatches)} moved other bytes",
+    )
+    gaps, flight = found.inter_arrival_us, found.in_flight
+    yield (
+        "",
+        f"start to start, p50: {format_seconds(gaps.replayed['p50'] / 1e6)} "
+        f"(recorded {format_seconds(gaps.recorded['p50'] / 1e6)}); in flight, mean: "
+        f"{flight.replayed['mean']:.1f} (recorded {flight.recorded['mean']:.1f})",
+    )
 
 
 def _latencies(outcome: Outcome, recorded_us: Mapping[str, float]) -> Iterator[Cells]:

@@ -92,11 +92,13 @@ class Run:
         timings: one TIMING row per request, in the job's order.
         report: of the executor; of all workers together.
         failures: workers that were lost or given up on, one sentence each.
+        allocate_seconds: of taking the memory that is read into, in the slowest worker.
     """
 
     timings: npt.NDArray[np.void]
     report: LoopReport
     failures: tuple[str, ...] = ()
+    allocate_seconds: float = 0.0
 
 
 class Executor(Protocol):

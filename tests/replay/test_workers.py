@@ -14,13 +14,16 @@ import pytest
 from hypothesis import given, settings
 
 from iotrace.replay.build import plan_from_trace
+from iotrace.replay.fidelity import compare_requests
 from iotrace.replay.fold import fold
+from iotrace.replay.job import TIMING
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.plan import Plan, Stream
 from iotrace.replay.result import Outcome, RecordedSummary
 from iotrace.replay.schedule import schedule
 from iotrace.replay.session import replay
-from iotrace.replay.sketch import sketch
+from iotrace.replay.sketch import sketch, sketch_trace
+from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.traces.reader import read_trace
 
 from .strategies import jobs
@@ -105,6 +108,10 @@ def test_every_rank_of_a_real_job_is_a_worker(tmp_path: Path) -> None:
     assert outcome.verified is True
     counts, moved = plan.counts(), outcome.repetitions[0].moved
     assert (moved.bytes_written, moved.bytes_read) == (counts.bytes_written, counts.bytes_read)
+    by_rank = outcome.by_rank()
+    assert [one["rank"] for one in by_rank] == [0, 1]
+    slowest = max(one["read_seconds"][0] for one in by_rank)
+    assert 0 < slowest <= outcome.repetitions[0].read_seconds
 
 
 def test_workers_start_together(memory: Path) -> None:
@@ -202,3 +209,23 @@ def test_an_interrupt_ends_all_workers(memory: Path) -> None:
     assert time.monotonic() - begin < 10
     assert children() == set()
     assert not list(memory.iterdir())
+
+
+def test_likeness_to_the_recording_is_counted() -> None:
+    """What was replayed in another order, or moved other bytes, is told in numbers."""
+    trace = sketch_trace("open a w+create\nwrite a 0 100\nwrite a 100 50\nwrite a 150 25")
+    plan = plan_from_trace(trace)
+    timings = np.zeros(4, TIMING)
+    timings["start_ns"] = [1000, 3000, 2000, 5000]
+    timings["end_ns"] = [1500, 5500, 4000, 6000]
+    timings["result"] = [0, 100, 50, 20]
+    found = compare_requests(plan, timings, trace)
+    assert found is not None
+    assert (found.requests, found.order_inversions, found.result_mismatches) == (4, 1, 1)
+    assert found.inter_arrival_us.recorded == {"p50": 1.0, "p99": 1.0, "max": 1.0}
+    assert found.inter_arrival_us.replayed["max"] == 2.0
+    assert found.latency_us.recorded["max"] == 0.5
+    assert found.latency_us.replayed["max"] == 2.5
+    assert found.in_flight.recorded == {"mean": 1.0, "max": 1}
+    assert found.in_flight.replayed == {"mean": pytest.approx(5500 / 4000), "max": 2}
+    assert compare_requests(Coalesce()(plan), timings, trace) is None

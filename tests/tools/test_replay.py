@@ -17,7 +17,7 @@ from .conftest import SIZE, SIZES, Make, checkpoint_rows
 
 KEYS = {
     *("trace", "executor", "transforms", "layout", "recorded", "planned", "replayed"),
-    *("verified", "degraded", "errors"),
+    *("verified", "degraded", "errors", "workers", "intervals", "ranks", "fidelity"),
 }
 COUNTS = {"requests", "data_requests", "files", "bytes_written", "bytes_read"}
 
@@ -72,6 +72,12 @@ def test_json_has_the_documented_keys(small_trace: Path, root: Path) -> None:
     assert result["replayed"]["latency_us"].keys() == {"p50", "p99", "max"}
     assert result["verified"] is None
     assert result["errors"] == []
+    for name, found in result["intervals"].items():
+        assert found["low"] <= found["median"] <= found["high"], name
+        assert found["low"] == min(result["replayed"][name])
+    assert result["fidelity"]["requests"] == result["planned"]["requests"]
+    assert result["fidelity"]["order_inversions"] == result["fidelity"]["result_mismatches"] == 0
+    assert result["replayed"]["lateness_us"] is None
 
 
 def test_repeated_runs_show_their_interval(small_trace: Path, root: Path) -> None:
@@ -80,6 +86,27 @@ def test_repeated_runs_show_their_interval(small_trace: Path, root: Path) -> Non
     assert_fits(done.stdout)
     assert "95 % interval" in done.stdout
     assert "medians of 3 runs" in done.stdout
+
+
+def test_recorded_times_are_kept_and_lateness_told(small_trace: Path, root: Path) -> None:
+    """A schedule that was not kept must not look as if it was."""
+    asked = ("replay", small_trace, "--root", root, "--timing", "recorded", "--time-scale", 5)
+    done = iotrace(*asked, "--json", root.parent / "timed.json")
+    assert done.returncode == 0, done.stderr
+    assert_fits(done.stdout)
+    assert "late " in done.stdout
+    result = json.loads((root.parent / "timed.json").read_text())
+    # The last request of saving starts 7 ms after its first, times 5; that of loading 6 ms.
+    assert result["replayed"]["write_seconds"][0] > 0.029
+    assert result["replayed"]["lateness_us"]["p50"] >= 0
+
+
+def test_fresh_memory_is_timed_apart(small_trace: Path, root: Path) -> None:
+    """Half of a restore can be the kernel's giving of pages; it is not the storage's time."""
+    done = iotrace("replay", small_trace, "--root", root, "--allocate", "fresh")
+    assert done.returncode == 0, done.stderr
+    assert "allocate, fresh" in done.stdout
+    assert "allocate" not in iotrace("replay", small_trace, "--root", root).stdout
 
 
 def test_options_reshape_the_requests(small_trace: Path, root: Path) -> None:
@@ -94,6 +121,7 @@ def test_options_reshape_the_requests(small_trace: Path, root: Path) -> None:
     assert result["replayed"]["bytes_written"] == SIZE
     assert result["verified"] is True
     assert len(result["transforms"]) == 3
+    assert result["fidelity"] is None
 
 
 @pytest.mark.parametrize("layout", ["rank", "host", "shared"])
@@ -281,6 +309,9 @@ def test_a_trace_without_requests_is_refused(make_trace: Make, root: Path) -> No
         (("--executor", "null", "--verify"), "--executor null"),
         (("--executor", "uring"), "io_uring"),
         (("--repeat", "0"), "--repeat"),
+        (("--time-scale", "2"), "--timing"),
+        (("--timeout", "0"), "--timeout"),
+        (("--workers", "0"), "--workers"),
         (("--queue-depth", "0"), "--queue-depth"),
         (("--queue-depth", "99999999999"), "65536"),
     ],

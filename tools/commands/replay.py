@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from iotrace.replay import session
 from iotrace.replay.build import plan_from_trace
+from iotrace.replay.fidelity import compare_requests
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
 from iotrace.tools.arguments import TraceArgument
@@ -54,6 +56,9 @@ def replay(
         plan = transform(plan)
     with progress() as report:
         outcome = session.replay(plan, RecordedSummary.of(recording), options, report)
+    if not dry:
+        timings = outcome.repetitions[-1].timings
+        outcome = replace(outcome, fidelity=compare_requests(outcome.plan, timings, recording))
 
     # The screen first: a full disk must not cost the figures as well.
     if result.json_to != STDOUT:

@@ -21,6 +21,13 @@ class ExecutorName(StrEnum):
     NULL = "null"
 
 
+class AllocateName(StrEnum):
+    """Where the memory that loads read into comes from."""
+
+    POOLED = "pooled"
+    FRESH = "fresh"
+
+
 class TimingName(StrEnum):
     """When requests start."""
 
@@ -68,6 +75,13 @@ class RunPanel:
         float,
         Option(metavar="FACTOR", help="Stretch recorded pauses and times; 0.5 is twice as fast."),
     ] = 1.0
+    allocate: Annotated[
+        AllocateName,
+        Option(
+            help="Memory that loads read into: there before, or taken fresh from the kernel, "
+            "which is timed apart."
+        ),
+    ] = AllocateName.POOLED
     repeat: Annotated[int, Option(metavar="N", min=1, help="Runs, after a warm-up.")] = 1
     warm: Annotated[bool, Option("--warm", help="Leave files in the page cache before reads.")] = (
         False
@@ -113,6 +127,7 @@ def replay_options(run: RunPanel, place: PlacePanel) -> ReplayOptions:
         queue_depth=run.queue_depth,
         workers=run.workers,
         timeout_seconds=run.timeout,
+        allocate=run.allocate.value,
         timing=run.timing.value,
         time_scale=run.time_scale,
         repeat=run.repeat,

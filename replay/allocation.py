@@ -1,0 +1,41 @@
+"""The host memory that a restore reads into, taken fresh from the kernel, and what that costs."""
+
+import mmap
+import time
+
+import numpy as np
+
+from iotrace.replay.job import Op
+from iotrace.replay.pieces import Ints, Rows
+from iotrace.traces.phases import Phase
+
+# A replay may run on a machine with less memory than the job had: pieces are given back.
+_PIECE_BYTES = 1 << 28
+
+
+def loaded_bytes(requests: Rows, stream_count: int) -> Ints:
+    """Return the bytes that each stream's loads read, which an engine allocates first."""
+    loads = (requests["op"] == Op.READ) & (requests["phase"] == Phase.LOAD)
+    rows = requests[loads]
+    totals = np.bincount(rows["stream"], weights=rows["length"], minlength=stream_count)
+    return totals.astype(np.int64)
+
+
+def allocate(size_bytes: int) -> float:
+    """Take memory from the kernel, touch every page of it, give it back; return the seconds.
+
+    Giving back is not counted. No more than 256 MiB are held at a time.
+    """
+    spent_ns = 0
+    left = size_bytes
+    while left > 0:
+        piece = min(left, _PIECE_BYTES)
+        begin_ns = time.monotonic_ns()
+        memory = mmap.mmap(-1, piece, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        pages = np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE]
+        pages[:] = 1
+        spent_ns += time.monotonic_ns() - begin_ns
+        del pages
+        memory.close()
+        left -= piece
+    return spent_ns / 1e9
