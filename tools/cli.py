@@ -25,6 +25,7 @@ from iotrace.tools.commands.convert import convert
 from iotrace.tools.commands.doctor import doctor
 from iotrace.tools.commands.recover import recover
 from iotrace.tools.commands.replay import replay
+from iotrace.tools.commands.report import report
 from iotrace.tools.commands.share import share
 from iotrace.tools.commands.show import show
 from iotrace.tools.commands.sweep import sweep
@@ -41,6 +42,7 @@ VERBS: tuple[Callable[..., int | None], ...] = (
     show,
     why,
     sweep,
+    report,
     replay,
     convert,
     share,

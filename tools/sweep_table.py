@@ -36,7 +36,7 @@ def print_sweep(terminal: Terminal, found: SweepResult) -> None:
     runs = plural(len(found.runs), "run")
     facts.append(("spent", f"{format_duration(found.spent_seconds)}, {runs}"))
     for op in found.ops:
-        facts.append((NAMES[op], _verdict(found, op)))
+        facts.append((NAMES[op], verdict_on(found, op)))
     print_facts(terminal, facts)
     if not found.finished:
         terminal.print()
@@ -133,7 +133,7 @@ def level_name(factor: str, level: object) -> str:
     return words[factor]
 
 
-def _verdict(found: SweepResult, op: str) -> str:
+def verdict_on(found: SweepResult, op: str) -> str:
     """Return the best setting with its gain over the requests as recorded."""
     best, estimates = found.best(op), found.estimates(op)
     if best is None:

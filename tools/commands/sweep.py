@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shlex
 import signal
@@ -31,8 +30,9 @@ from iotrace.tools.panels.shape import OpName
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal, format_bytes
 from iotrace.tools.shape import Shape, transforms
+from iotrace.tools.sweep_file import read_sweep
 from iotrace.tools.sweep_table import NAMES, print_sweep, to_json
-from iotrace.traces.errors import PlanError, TraceFormatError
+from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
@@ -193,21 +193,6 @@ def _check_outputs(
         return None
     check_output(output, force=True)
     return read_sweep(output)
-
-
-def read_sweep(path: Path) -> SweepResult:
-    """Return the sweep stored in `path`.
-
-    Raises:
-        TraceFormatError: it is none.
-    """
-    try:
-        tree = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise TraceFormatError(f"{path} is not a sweep; make one with `iotrace sweep`") from error
-    if not isinstance(tree, dict):
-        raise TraceFormatError(f"{path} is not a sweep; make one with `iotrace sweep`")
-    return SweepResult.from_json(tree)
 
 
 def _resumed(earlier: SweepResult | None, fresh: SweepResult) -> SweepResult:

@@ -19,7 +19,7 @@ from iotrace.tools.render import Terminal
 from iotrace.tools.verdict import print_verdict, to_json
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
-from iotrace.traces.verdict.verdict import examine
+from iotrace.traces.verdict.verdict import VERDICT_COLUMNS, examine
 
 
 def why(
@@ -56,7 +56,7 @@ def why(
     check_json(json_to, force=force)
     if no_probe and probe_again:
         raise PlanError("--no-probe and --probe-again exclude each other; leave one out")
-    recording = read_trace(trace)
+    recording = read_trace(trace, VERDICT_COLUMNS)
     verdict = examine(recording)
     storage = load_probe(root)
     if not no_probe and verdict.findings and (storage is None or probe_again):

@@ -11,6 +11,7 @@ from iotrace.traces.phases import Phase
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.episodes import Episode
 from iotrace.traces.verdict.extents import Extents
+from iotrace.traces.verdict.grouping import first_rows, number_groups
 from iotrace.traces.verdict.requests import Requests
 
 _ITEM_BYTES = {
@@ -154,15 +155,16 @@ def _repeated(tensors: Trace) -> tuple[RepeatedTensor, ...]:
     known = (length > 0) & (offset >= 0) & (tensors.codes("path")[0] >= 0)
     rows = tensors.where(known)
     codes, names = rows.codes("name")
-    start = rows.ints("tensor_offset", null=0)
-    part = np.stack([codes.astype(np.int64), start, rows.ints("length")])
-    place = np.stack([rows.codes("path")[0].astype(np.int64), rows.ints("offset")])
-    different = np.unique(np.concatenate([part, place]), axis=1)
-    parts, times = np.unique(different[:3], axis=1, return_counts=True)
+    size = rows.ints("length")
+    part = number_groups(codes, rows.ints("tensor_offset", null=0), size)
+    place = number_groups(part, rows.codes("path")[0], rows.ints("offset"))
+    once = first_rows(place)  # a part is at a place once, however often it is listed
+    times = np.bincount(part[once], minlength=1)
+    several = first_rows(part)[times[: int(part.max(initial=-1)) + 1] > 1]
     found = [
-        RepeatedTensor(names[code], count, size)
-        for (code, _, size), count in zip(parts.T.tolist(), times.tolist(), strict=True)
-        if count > 1 and code >= 0
+        RepeatedTensor(names[codes[row]], int(times[part[row]]), int(size[row]))
+        for row in several.tolist()
+        if codes[row] >= 0
     ]
     return tuple(sorted(found, key=lambda one: -one.bytes * (one.times - 1)))
 
@@ -170,6 +172,6 @@ def _repeated(tensors: Trace) -> tuple[RepeatedTensor, ...]:
 def _most_openers(opens: Requests) -> tuple[int, str | None]:
     if not len(opens):
         return 0, None
-    pairs = np.unique(np.stack([opens.home.astype(np.int64), opens.process]), axis=1)
-    paths, counts = np.unique(pairs[0], return_counts=True)
-    return int(counts.max()), opens.homes[int(paths[counts.argmax()])]
+    pairs = first_rows(number_groups(opens.home, opens.process))
+    counts = np.bincount(opens.home[pairs])
+    return int(counts.max()), opens.homes[int(counts.argmax())]

@@ -64,7 +64,7 @@ class Intervals:
         return self._where(other, inside=False)
 
     def _where(self, other: Intervals, *, inside: bool) -> Intervals:
-        bounds = np.unique(np.concatenate([self.starts, self.ends, other.starts, other.ends]))
+        bounds = np.sort(np.concatenate([self.starts, self.ends, other.starts, other.ends]))
         starts, ends = bounds[:-1], bounds[1:]
         keep = self._contains(starts) & (other._contains(starts) == inside)
         return Intervals.of(starts[keep], ends[keep])

@@ -13,6 +13,7 @@ from iotrace.traces.phases import PhaseArray, ends_ns, phases
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.trace import Trace
+from iotrace.traces.verdict.grouping import first_rows, number_groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +133,7 @@ def _identities(rows: Trace) -> IntArray:
     out = np.full(len(rows), -1, np.int64)
     known = rows.valid("file")
     if known.any():
-        keys = np.stack([rows.ints("process")[known], rows.ints("file")[known]])
-        out[known] = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
+        out[known] = number_groups(rows.ints("process")[known], rows.ints("file")[known])
     return out
 
 
@@ -147,14 +147,14 @@ def _homes(rows: Trace, file: IntArray) -> tuple[CodeArray, list[str]]:
     if not rows.row_mask(op="rename").any():
         return home, homes
     named = np.flatnonzero((codes >= 0) & ~rows.row_mask(op=("rename", "link")))
-    keys = np.stack([file[named], codes[named].astype(np.int64)])
-    pairs, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    lasting = np.empty(pairs.shape[1], np.int32)
-    for i, (code, row) in enumerate(zip(pairs[1].tolist(), named[first].tolist(), strict=True)):
+    group = number_groups(file[named], codes[named])
+    first = named[first_rows(group)]
+    lasting = np.empty(len(first), np.int32)
+    for i, (code, row) in enumerate(zip(codes[first].tolist(), first.tolist(), strict=True)):
         final = renames.final_name(paths[code], row)
         if final not in place:
             place[final] = len(homes)
             homes.append(final)
         lasting[i] = place[final]
-    home[named] = lasting[group.ravel()]
+    home[named] = lasting[group]
     return home, homes

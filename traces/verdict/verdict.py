@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from iotrace.traces.phases import Phase
+from iotrace.traces.schema import COLUMNS
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.amplification import Amplification, amplification
 from iotrace.traces.verdict.background import Background, background
@@ -20,6 +21,10 @@ from iotrace.traces.verdict.shape import Shape, shape_of
 from iotrace.traces.verdict.slowest import Slowest, find_slowest
 from iotrace.traces.verdict.split import RankSplit, slowest, split
 
+# All that a verdict is made of; the rest of a large trace need not be in memory.
+VERDICT_COLUMNS = tuple(
+    name for name in COLUMNS if name not in ("api", "offset_source", "address", "device")
+)
 SHAPED_OPS = ("write", "read", "fault", "sync")
 
 
@@ -71,7 +76,7 @@ class Verdict:
     """Why a job's checkpoints took as long as they did.
 
     Attributes:
-        findings: one per save and load, in order of start.
+        requests: of the whole trace; `findings` one per save and load, in order of start.
         failures: what went wrong, over the whole trace.
         problems: what the trace is known to lack; figures are then lower bounds.
         cached_read_share: least part of the bytes read that came from the page cache, by the
@@ -80,6 +85,7 @@ class Verdict:
         counters: last value of each counter, added over processes.
     """
 
+    requests: Requests
     findings: tuple[Finding, ...]
     failures: Failures
     problems: tuple[str, ...]
@@ -93,11 +99,12 @@ class Verdict:
 
 
 def examine(trace: Trace) -> Verdict:
-    """Return the verdict on `trace`. Needs all columns."""
+    """Return the verdict on `trace`; it needs `VERDICT_COLUMNS`."""
     requests = Requests.of(trace)
     episodes = find_episodes(requests, read_spans(trace))
     counters = _counters(trace)
     return Verdict(
+        requests=requests,
         findings=tuple(_finding(episode, trace) for episode in episodes),
         failures=find_failures(requests, trace),
         problems=tuple(trace.metadata.completeness.problems()),

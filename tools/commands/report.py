@@ -1,0 +1,83 @@
+"""`iotrace report`: one page with figures, of a trace, a result or a sweep."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from iotrace.replay.probe_cache import load_probe
+from iotrace.tools.arguments import ForceOption
+from iotrace.tools.output import check_output, save_text
+from iotrace.tools.report import sweep_page, trace_page
+from iotrace.tools.report_page import Page
+from iotrace.tools.sweep_file import is_sweep, read_sweep
+from iotrace.traces.errors import IotraceError, OutputExistsError
+from iotrace.traces.reader import read_trace
+from iotrace.traces.verdict.verdict import VERDICT_COLUMNS
+from iotrace.traces.words import plural
+
+
+def report(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRACE|RESULT|SWEEP", help="What to draw: a trace, a result, or a sweep's JSON."
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")
+    ] = Path("report.html"),
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write each figure as SVG into DIR too.", show_default="none"
+        ),
+    ] = None,
+    root: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="The folder whose probe, if any, is put beside."),
+    ] = Path("."),
+    force: ForceOption = False,
+) -> None:
+    """Write one page of HTML with the verdict and the figures; it needs no network to be read.
+
+    \b
+    Examples:
+      iotrace report trace.parquet
+      iotrace report result.parquet -o result.html --figures figures
+      iotrace report sweep.json -o sweep.html
+    """
+    check_output(output, force=force)
+    page = _page(source, root)
+    if figures is not None:
+        _write_figures(page, figures, force=force)
+    save_text(page.html(), output)
+    drawn = plural(len(page.figures), "figure")
+    print(f"iotrace: {drawn} in {output}", file=sys.stderr)
+
+
+def _page(source: str, root: Path) -> Page:
+    if is_sweep(source):
+        return sweep_page(source, read_sweep(Path(source)))
+    return trace_page(source, read_trace(source, VERDICT_COLUMNS), load_probe(root))
+
+
+def _write_figures(page: Page, folder: Path, *, force: bool) -> None:
+    """Write the figures under their names.
+
+    Raises:
+        IotraceError: the folder cannot be made.
+        OutputExistsError: one of them is there and `force` is not given.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise IotraceError(f"cannot make the folder {folder}: {error.strerror}") from error
+    for figure in page.figures:
+        path = folder / f"{figure.name}.svg"
+        if path.exists() and not force:
+            raise OutputExistsError(f"{path} exists; add --force to replace it")
+        save_text(figure.svg, path)

@@ -1,0 +1,123 @@
+"""The report of a trace, a result or a sweep, as a page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from iotrace.replay.probe import Capability
+from iotrace.replay.sweep_result import SweepResult
+from iotrace.tools.advice import advise
+from iotrace.tools.durations import format_duration
+from iotrace.tools.figures.sweep_figures import sweep_figures
+from iotrace.tools.figures.trace_figures import trace_figures
+from iotrace.tools.render import format_bytes, format_count, format_range, format_seconds
+from iotrace.tools.report_page import Page, Table
+from iotrace.tools.sweep_table import NAMES, command, describe, verdict_on
+from iotrace.tools.verdict import headline
+from iotrace.traces.summary import Summary, summarize
+from iotrace.traces.trace import Trace
+from iotrace.traces.verdict.verdict import examine
+from iotrace.traces.words import plural
+
+_FILES_SHOWN = 20
+
+
+def trace_page(location: str, trace: Trace, storage: Capability | None) -> Page:
+    """Return the report of a trace or of a result."""
+    summary = summarize(trace)
+    verdict = examine(trace)
+    advice = advise(location, verdict, storage)
+    metadata = trace.metadata
+    facts = list(headline(location, metadata, verdict, advice, storage))
+    replayed = metadata.extra.get("replay")
+    if isinstance(replayed, dict):
+        facts += list(_replay_facts(replayed))
+    incomplete = [
+        f"Incomplete, figures are lower bounds: {problem}" for problem in summary.problems
+    ]
+    return Page(
+        title=f"iotrace: {location}",
+        subtitle=shlex.join(metadata.command) or "no command recorded",
+        warnings=incomplete[:10],
+        facts=facts,
+        advice=[(one.change, one.because, one.command) for one in advice],
+        figures=list(trace_figures(trace, verdict)),
+        tables=[_file_table(summary)],
+    )
+
+
+def sweep_page(location: str, found: SweepResult) -> Page:
+    """Return the report of a sweep."""
+    facts = [("sweep", f"{found.trace} in {found.root} ({found.file_system})")]
+    facts.append(
+        ("spent", f"{format_duration(found.spent_seconds)}, {plural(len(found.runs), 'run')}")
+    )
+    advice = []
+    for op in found.ops:
+        sentence = verdict_on(found, op)
+        facts.append((NAMES[op], sentence))
+        best = found.best(op)
+        if best is not None:
+            advice.append((f"{NAMES[op]}: {describe(best)}", sentence, command(found, op, best)))
+    unfinished = [] if found.finished else ["Interrupted: this is part of a sweep."]
+    causes = dict.fromkeys(one.cause for one in found.dropped)
+    return Page(
+        title=f"iotrace sweep: {found.trace}",
+        subtitle=location,
+        warnings=[*unfinished, *(f"Not measured: {cause}" for cause in list(causes)[:5])],
+        facts=facts,
+        advice=advice,
+        figures=list(sweep_figures(found)),
+        tables=[_sweep_table(found, op) for op in found.ops],
+    )
+
+
+def _replay_facts(replayed: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield how a result came to be."""
+    steps = replayed.get("transforms")
+    steps = ", ".join(map(str, steps)) if isinstance(steps, list) else ""
+    yield "replayed", f"{replayed.get('executor')}; {steps or 'as recorded'}"
+    times = replayed.get("replayed")
+    if isinstance(times, dict):
+        for key in ("write_seconds", "durable_seconds", "read_seconds"):
+            runs = times.get(key)
+            if isinstance(runs, list) and any(runs):
+                shown = ", ".join(format_seconds(float(value)) for value in runs[:10])
+                yield key.removesuffix("_seconds"), shown
+
+
+def _file_table(summary: Summary) -> Table:
+    busiest = sorted(summary.files, key=lambda f: -(f.bytes_written + f.bytes_read))
+    title = "Files"
+    if len(busiest) > _FILES_SHOWN:
+        title = f"The {_FILES_SHOWN} busiest of {plural(len(busiest), 'file')}"
+    rows = [
+        (
+            file.path,
+            format_bytes(file.final_size),
+            format_bytes(file.bytes_written),
+            format_bytes(file.bytes_read),
+            format_count(file.requests),
+        )
+        for file in busiest[:_FILES_SHOWN]
+    ]
+    return Table(title, ("file", "size", "written", "read", "requests"), rows)
+
+
+def _sweep_table(found: SweepResult, op: str) -> Table:
+    times = found.times(op)
+    rows: list[Sequence[str]] = [
+        (
+            describe(setting),
+            format_seconds(one.median),
+            format_range(format_seconds(one.low), format_seconds(one.high))
+            if len(times[setting]) > 1
+            else "-",
+            str(len(times[setting])),
+        )
+        for setting, one in found.estimates(op).items()
+    ]
+    title = f"{NAMES[op].capitalize()}: all settings tried"
+    return Table(title, ("setting", "median", "95 % interval", "runs"), rows)

@@ -1,0 +1,33 @@
+"""The file that a sweep is kept in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from iotrace.replay.sweep_result import SweepResult
+from iotrace.traces.errors import TraceFormatError
+
+
+def is_sweep(location: str) -> bool:
+    """Is it a local file that begins as a JSON object does? No trace does."""
+    path = Path(location)
+    if "://" in location or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(1) == b"{"
+
+
+def read_sweep(path: Path) -> SweepResult:
+    """Return the sweep stored in `path`.
+
+    Raises:
+        TraceFormatError: it is none.
+    """
+    try:
+        tree = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise TraceFormatError(f"{path} is not a sweep; make one with `iotrace sweep`") from error
+    if not isinstance(tree, dict):
+        raise TraceFormatError(f"{path} is not a sweep; make one with `iotrace sweep`")
+    return SweepResult.from_json(tree)
