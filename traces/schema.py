@@ -83,7 +83,8 @@ LAYERS: Final = tuple(OPS)
 REQUEST_LAYERS: Final = ("request", "replay")
 
 APIS: Final = ("posix", "stdio", "io_uring", "libaio", "mmap")
-OFFSET_SOURCES: Final = ("argument", "tracked", "queried")
+# `inferred`: from the state of a stdio stream; the row may stand for several system calls.
+OFFSET_SOURCES: Final = ("argument", "tracked", "queried", "inferred")
 ENGINES: Final = (
     "torch.save",
     "torchsnapshot",

@@ -29,7 +29,7 @@ static void *find(const char *name)
 	}
 FOR_EACH_SYSTEM_CALL(EARLY_SYSTEM_CALL)
 
-#define EARLY_FUNCTION(type, name, parameters, arguments)                     \
+#define EARLY_FUNCTION(type, name, parameters, arguments, ...)                   \
 	static type early_##name parameters                                   \
 	{                                                                     \
 		type(*next) parameters;                                       \
@@ -39,9 +39,11 @@ FOR_EACH_SYSTEM_CALL(EARLY_SYSTEM_CALL)
 		return next arguments;                                        \
 	}
 FOR_EACH_FUNCTION(EARLY_FUNCTION)
+FOR_EACH_STREAM_FUNCTION(EARLY_FUNCTION)
 
 #define EARLY(type, name, ...) .name = early_##name,
-struct real_functions real = {FOR_EACH_SYSTEM_CALL(EARLY) FOR_EACH_FUNCTION(EARLY)};
+struct real_functions real = {FOR_EACH_SYSTEM_CALL(EARLY) FOR_EACH_FUNCTION(EARLY)
+			      FOR_EACH_STREAM_FUNCTION(EARLY)};
 
 /* A name this libc lacks keeps its early definition: the kernel may know the call. */
 static void resolve(const char *name, void *slot)
@@ -57,5 +59,6 @@ void real_resolve(void)
 #define RESOLVE(type, name, ...) resolve(#name, &real.name);
 	FOR_EACH_SYSTEM_CALL(RESOLVE)
 	FOR_EACH_FUNCTION(RESOLVE)
+	FOR_EACH_STREAM_FUNCTION(RESOLVE)
 #undef RESOLVE
 }

@@ -11,9 +11,10 @@
 
 #include "raw.h"
 
+#include "real_streams.h"
+
 #include <pthread.h>
 #include <spawn.h>
-#include <stdio.h>
 #include <sys/uio.h>
 
 /* X(return type, name, parameters, raw system call) */
@@ -156,7 +157,7 @@
 	  (int at, const char *path, char *const argv[], char *const env[], int flags),            \
 	  RAW(SYS_execveat, at, path, argv, env, flags))
 
-/* X(return type, name, parameters, arguments) */
+/* X(return type, name, parameters, arguments); those of streams are in real_streams.h */
 #define FOR_EACH_FUNCTION(X)                                                                       \
 	X(ssize_t, __read_chk, (int fd, void *buffer, size_t bytes, size_t room),                  \
 	  (fd, buffer, bytes, room))                                                               \
@@ -192,23 +193,14 @@
 	X(FILE *, freopen64, (const char *path, const char *mode, FILE *stream),                   \
 	  (path, mode, stream))                                                                    \
 	X(int, fclose, (FILE * stream), (stream))                                                  \
-	X(size_t, fwrite, (const void *buffer, size_t bytes, size_t count, FILE *stream),          \
-	  (buffer, bytes, count, stream))                                                          \
-	X(size_t, fwrite_unlocked, (const void *buffer, size_t bytes, size_t count, FILE *stream), \
-	  (buffer, bytes, count, stream))                                                          \
-	X(size_t, fread, (void *buffer, size_t bytes, size_t count, FILE *stream),                 \
-	  (buffer, bytes, count, stream))                                                          \
-	X(size_t, fread_unlocked, (void *buffer, size_t bytes, size_t count, FILE *stream),        \
-	  (buffer, bytes, count, stream))                                                          \
-	X(size_t, __fread_chk,                                                                     \
-	  (void *buffer, size_t room, size_t bytes, size_t count, FILE *stream),                   \
-	  (buffer, room, bytes, count, stream))                                                    \
-	X(size_t, __fread_unlocked_chk,                                                            \
-	  (void *buffer, size_t room, size_t bytes, size_t count, FILE *stream),                   \
-	  (buffer, room, bytes, count, stream))                                                    \
-	X(int, fputs, (const char *text, FILE *stream), (text, stream))                            \
 	X(int, fflush, (FILE * stream), (stream))                                                  \
 	X(int, fflush_unlocked, (FILE * stream), (stream))                                         \
+	X(int, _IO_fflush, (FILE * stream), (stream))                                              \
+	X(int, pclose, (FILE * stream), (stream))                                                  \
+	X(int, _IO_fclose, (FILE * stream), (stream))                                              \
+	X(int, endmntent, (FILE * stream), (stream))                                               \
+	X(FILE *, _IO_fopen, (const char *path, const char *mode), (path, mode))                   \
+	X(FILE *, _IO_fdopen, (int fd, const char *mode), (fd, mode))                              \
 	X(int, fseek, (FILE * stream, long offset, int whence), (stream, offset, whence))          \
 	X(int, fseeko, (FILE * stream, off_t offset, int whence), (stream, offset, whence))        \
 	X(int, fseeko64, (FILE * stream, off_t offset, int whence), (stream, offset, whence))      \
@@ -270,6 +262,7 @@ static inline long raw_dup2(int fd, int to)
 struct real_functions {
 	FOR_EACH_SYSTEM_CALL(POINTER)
 	FOR_EACH_FUNCTION(POINTER)
+	FOR_EACH_STREAM_FUNCTION(POINTER)
 };
 #undef POINTER
 

@@ -68,7 +68,8 @@
 	X(OFFSET_NONE, "")                                                    \
 	X(OFFSET_ARGUMENT, "argument") /* the call named it */                \
 	X(OFFSET_TRACKED, "tracked")   /* the library followed the position */ \
-	X(OFFSET_QUERIED, "queried")   /* asked of the kernel around the call */
+	X(OFFSET_QUERIED, "queried")   /* asked of the kernel around the call */ \
+	X(OFFSET_INFERRED, "inferred") /* from a stream's buffer and position: may be several calls */
 
 #define ENUM_MEMBER(id, name) id,
 enum record_op { FOR_EACH_OP(ENUM_MEMBER) OP_COUNT };
@@ -86,7 +87,8 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  *
  * OP_FILE   file: the new open's number; text: absolute path as opened;
  *           offset: st_dev, length: st_ino, result: birth time in ns or 0,
- *           address: size at open, flags: st_mode
+ *           address: size at open, flags: st_mode, and FILE_NAMELESS for one
+ *           that has no name (any more): text: the last, or one of the kernel's
  *           (an fd that was inherited or opened unseen has an OP_FILE and no OP_OPEN)
  * OP_OPEN   file: number given by the thread's last OP_FILE, or 0
  *           when the open failed; flags: open flags; result: 0 or -errno;
@@ -107,6 +109,8 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  *           part of the file that was mapped there
  * OP_ADVISE flags: the advice
  */
+#define FILE_NAMELESS 0x10000u
+
 struct record {
 	uint64_t start_ns; /* CLOCK_MONOTONIC */
 	uint64_t end_ns;

@@ -46,16 +46,21 @@ static struct opening stream_opening(const char *path, const char *mode)
 
 OPEN_STREAM(fopen)
 OPEN_STREAM(fopen64)
+OPEN_STREAM(_IO_fopen)
 
-EXPORT FILE *fdopen(int fd, const char *mode)
-{
-	FILE *stream = real.fdopen(fd, mode);
-	struct open_file *file = capture_is_on && stream ? descriptor_known(fd) : NULL;
+#define OPEN_DESCRIPTOR(name)                                                 \
+	EXPORT FILE *name(int fd, const char *mode)                           \
+	{                                                                     \
+		FILE *stream = real.name(fd, mode);                           \
+		struct open_file *file = capture_is_on && stream ? descriptor_known(fd) : NULL; \
+                                                                              \
+		if (file && file->kind == FILE_RECORDED && mode[0] == 'a')    \
+			atomic_fetch_or(&file->flags, O_APPEND);              \
+		return stream;                                                \
+	}
 
-	if (file && file->kind == FILE_RECORDED && mode[0] == 'a')
-		atomic_fetch_or(&file->flags, O_APPEND);
-	return stream;
-}
+OPEN_DESCRIPTOR(fdopen)
+OPEN_DESCRIPTOR(_IO_fdopen)
 
 /* Where the pending bytes will go: to the end of a file that is appended to. */
 static off_t pending_position(struct flow flow)
@@ -88,8 +93,15 @@ static void append_unseen(struct flow flow)
 /* Before a close: the stream is gone after it. */
 static struct flow drain_begin(FILE *stream)
 {
-	struct flow flow = flow_begin(stream);
+	struct flow flow;
 
+	if (flow_is_wide(stream)) { /* as bytes it can be counted */
+		flow = flow_begin_unknown(stream, OP_WRITE);
+		if (real.fflush(stream) != 0)
+			flow_failed(flow, OP_WRITE, UNKNOWN);
+		flow_wrote(flow, UNKNOWN);
+	}
+	flow = flow_begin(stream);
 	if (!flow_is_recorded(flow))
 		return flow;
 	append_unseen(flow);
@@ -111,7 +123,7 @@ static void drain_end(struct flow flow, uint32_t number, int error)
 				.result = error ? error : (int64_t)flow.pending,
 				.file = number,
 				.api = API_STDIO,
-				.offset_source = OFFSET_QUERIED,
+				.offset_source = OFFSET_INFERRED,
 				.op = OP_WRITE};
 
 	if (number && flow.pending)
@@ -120,23 +132,29 @@ static void drain_end(struct flow flow, uint32_t number, int error)
 		flow_append(flow, OP_WRITE, -1, (off_t)flow.pending);
 }
 
-EXPORT int fclose(FILE *stream)
-{
-	struct closing closing;
-	struct flow flow;
-	int result;
+#define CLOSE_STREAM(name)                                                    \
+	EXPORT int name(FILE *stream)                                         \
+	{                                                                     \
+		struct closing closing;                                       \
+		struct flow flow;                                             \
+		int result;                                                   \
+                                                                              \
+		if (!capture_is_on || log_is_borrowed() || flow_descriptor(stream) < 0) \
+			return real.name(stream);                             \
+		flow = drain_begin(stream);                                   \
+		closing = closing_begin(flow.request.fd);                     \
+		if (closing.left) /* where the close leaves the position is up to libc */ \
+			flow.request.file->queried = 1;                       \
+		result = real.name(stream);                                   \
+		drain_end(flow, closing.number, result == EOF ? -errno : 0);  \
+		closing_end(closing, API_STDIO, result == EOF ? -errno : 0);  \
+		return result;                                                \
+	}
 
-	if (!capture_is_on || log_is_borrowed() || flow_descriptor(stream) < 0)
-		return real.fclose(stream);
-	flow = drain_begin(stream);
-	closing = closing_begin(flow.request.fd);
-	if (closing.left) /* where the close leaves the position is up to libc */
-		flow.request.file->queried = 1;
-	result = real.fclose(stream);
-	drain_end(flow, closing.number, result ? -errno : 0);
-	closing_end(closing, API_STDIO, result ? -errno : 0);
-	return result;
-}
+CLOSE_STREAM(fclose)
+CLOSE_STREAM(_IO_fclose)
+CLOSE_STREAM(pclose)
+CLOSE_STREAM(endmntent)
 
 /* glibc closes the old file and gives the new one its number. */
 #define REOPEN_STREAM(name)                                                   \
@@ -166,9 +184,6 @@ REOPEN_STREAM(freopen64)
 /* --- exit -------------------------------------------------------------- */
 
 #ifdef __GLIBC__
-/* All streams of the process; exported by glibc for debuggers, so it may go one day. */
-extern FILE *_IO_list_all __attribute__((weak, visibility("default")));
-
 void streams_end(void)
 {
 	FILE *stream = &_IO_list_all ? _IO_list_all : NULL;

@@ -46,6 +46,34 @@ def test_stdio_moves_the_extents_that_the_kernel_saw(
     assert seen == expected
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [("-O0",), ("-O2",), ("-O2", "-D_FORTIFY_SOURCE=2")],
+    ids=["plain", "inlined", "fortified"],
+)
+def test_each_function_on_streams_is_counted_to_the_byte(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """`echo` of a shell is a putchar; one call that is missed makes a file of 0 bytes."""
+    program = compile_program(tmp_path, "stdio.c", *flags, "-Wno-unused-result")
+    for name in ("captured", "straced"):
+        (tmp_path / name).mkdir()
+    captured = capture([program, tmp_path / "captured"], tmp_path / "logs")
+    assert captured.done.returncode == 0, captured.done.stderr
+    oracle = moved_by_strace([program, tmp_path / "straced"], tmp_path / "strace.log")
+    expected = {
+        key: joined(moved)
+        for key, moved in oracle.items()
+        if key[0].startswith(("write.", "output.", "message.", "read."))
+    }
+    expected["output.dup2", "write"] = [(0, 6)]
+    expected = {key: moved for key, moved in expected.items() if moved}
+    assert len(expected) > 150
+    seen = {key: joined(moved) for key, moved in moved_by_capture(captured).items()}
+    assert {key: seen.get(key) for key in expected} == expected
+    assert set(seen) - {("input", "write")} == set(expected)
+
+
 def test_a_stream_that_appends_is_recorded_at_the_end(captured: Captured) -> None:
     """The position of a stream that appends says nothing about where its bytes go."""
     writes = captured.of("write.append", "write")
@@ -56,6 +84,8 @@ def test_stdio_requests_say_that_they_are_stdio(captured: Captured) -> None:
     """What is inferred must be told from what was seen."""
     requests = captured.of("write.large")
     assert {request.api for request in requests} == {"stdio"}
+    moved = [request for request in requests if request.op in ("read", "write")]
+    assert {request.offset_source for request in moved} == {"inferred"}
     assert [request.op for request in requests][:1] == ["open"]
     assert [request.op for request in requests].count("close") == 2
 

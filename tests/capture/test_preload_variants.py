@@ -155,7 +155,16 @@ VARIANTS = re.compile(
     r"|f(re|d)?open(64)?|fclose|f(write|read)(_unlocked)?|__fread(_unlocked)?_chk|fflush(_unlocked)?"
     r"|fseeko?(64)?|rewind|fsetpos(64)?|fputs|_[Ee]xit|f?exec(l|v|ve|le|lp|vp|vpe|veat)"
     r"|posix_spawnp?"
+    # stdio: all that reads, writes, flushes; those on strings (s*, as*, obstack_*) move no bytes
+    r"|f?put[cs](_unlocked)?|putc?w?c(har)?(_unlocked)?|fputw[cs](_unlocked)?|puts|putw|__overflow"
+    r"|(__)?v?[fd]?printf(_chk)?|(__)?v?f?wprintf(_chk)?|__w?(over|u|under)flow"
+    r"|f?getc(_unlocked)?|getchar(_unlocked)?|f?getwc(_unlocked)?|getwchar(_unlocked)?|getw|getline"
+    r"|(__)?getdelim|(__)?(f?gets|fgetws)(_unlocked)?(_chk)?|(__isoc\d\d_|__)?v?f?w?scanf"
+    r"|_IO_(fopen|fdopen|fclose|fwrite|fread|fputs|fgets|puts|gets|putc|getc|v?f?printf|fflush|sgetn)"
+    r"|setv?buf(fer)?|setlinebuf|_flushlbf|pclose|endmntent|perror|psignal|v?(warn|err)x?"
 )
+# glibc keeps this one for old C++ programs, which linked it statically.
+UNUSED = {"_IO_vfscanf"}
 
 
 def exported(library: str | Path) -> set[str]:
@@ -174,7 +183,7 @@ def test_no_variant_that_this_libc_exports_is_missed() -> None:
     assert libc, "this Python does not use glibc"
     wanted = {name for name in exported(libc[0]) if VARIANTS.fullmatch(name)}
     assert len(wanted) > 100
-    assert wanted - exported(LIBRARY) == set()
+    assert wanted - exported(LIBRARY) - UNUSED == set()
 
 
 def test_the_library_loads_on_old_systems() -> None:

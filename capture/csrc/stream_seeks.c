@@ -1,83 +1,53 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads, writes and seeks of streams. */
+/* What makes streams write what they hold: flushes, seeks, other buffers. */
 #include "flow.h"
-
-#include <string.h>
 
 #include "real.h"
 
-#undef fread_unlocked /* macros of <stdio.h> when optimising */
-#undef fwrite_unlocked
-
-#define WRITE_STREAM(name)                                                    \
-	EXPORT size_t name(const void *buffer, size_t bytes, size_t count, FILE *stream) \
-	{                                                                     \
-		struct flow flow = flow_begin(stream);                        \
-		size_t written = real.name(buffer, bytes, count, stream);     \
-                                                                              \
-		flow_wrote(flow, written * bytes);                            \
-		if (unlikely(written != count && bytes))                      \
-			flow_failed(flow, OP_WRITE, bytes * count);           \
-		return written;                                               \
-	}
-
-WRITE_STREAM(fwrite)
-WRITE_STREAM(fwrite_unlocked)
-
-EXPORT int fputs(const char *text, FILE *stream)
+static struct flow flush_begin(FILE *stream)
 {
-	struct flow flow = flow_begin(stream);
-	int result = real.fputs(text, stream);
-
-	flow_wrote(flow, result < 0 ? 0 : strlen(text));
-	return result;
+	return flow_is_wide(stream) ? flow_begin_unknown(stream, OP_WRITE) : flow_begin(stream);
 }
 
-static struct flow read_begin(FILE *stream, size_t wanted)
-{
-	struct flow flow = {.stream = stream};
-
-	if (!capture_is_on || wanted <= flow_bytes_ahead(stream))
-		return flow;
-	flow = flow_begin(stream);
-	if (flow_is_recorded(flow))
-		flow.position = raw_position(flow.request.fd);
-	return flow;
-}
-
-static void read_end(struct flow flow, size_t got)
+/* After a flush the kernel's position is the stream's own, whoever moved it. */
+static void flush_end(struct flow flow, bool failed)
 {
 	off_t now;
 
 	if (!flow.request.file)
 		return;
-	if (!flow_is_recorded(flow)) {
-		flow_append(flow, OP_READ, -1, (off_t)got);
-		return;
+	flow_wrote(flow, flow_is_wide(flow.stream) ? UNKNOWN : 0);
+	if (unlikely(failed)) {
+		flow_failed(flow, OP_WRITE, flow.pending);
+	} else if (flow_is_recorded(flow)) {
+		now = raw_position(flow.request.fd);
+		if (__fwriting(flow.stream) && !open_file_is_queried(flow.request.file, flow.request.fd))
+			flow_append_moved(flow, OP_WRITE, now, 0);
+		else /* a stream that read has stepped back */
+			flow.request.file->position = now;
 	}
-	now = raw_position(flow.request.fd);
-	flow_append_moved(flow, OP_READ, now, now - flow.position);
 }
 
-#define READ_STREAM(name, parameters, arguments)                              \
-	EXPORT size_t name parameters                                         \
-	{                                                                     \
-		struct flow flow = read_begin(stream, bytes * count);         \
-		size_t got = real.name arguments;                             \
-                                                                              \
-		read_end(flow, got * bytes);                                  \
-		return got;                                                   \
-	}
+/* All streams that hold something, one by one, as libc does it itself. */
+static void flush_all(void)
+{
+#ifdef __GLIBC__
+	FILE *stream;
 
-READ_STREAM(fread, (void *buffer, size_t bytes, size_t count, FILE *stream),
-	    (buffer, bytes, count, stream))
-READ_STREAM(fread_unlocked, (void *buffer, size_t bytes, size_t count, FILE *stream),
-	    (buffer, bytes, count, stream))
-READ_STREAM(__fread_chk, (void *buffer, size_t room, size_t bytes, size_t count, FILE *stream),
-	    (buffer, room, bytes, count, stream))
-READ_STREAM(__fread_unlocked_chk,
-	    (void *buffer, size_t room, size_t bytes, size_t count, FILE *stream),
-	    (buffer, room, bytes, count, stream))
+	if (!capture_is_on || !&_IO_list_all || !&_IO_list_lock || !&_IO_list_unlock)
+		return;
+	_IO_list_lock();
+	for (stream = _IO_list_all; stream; stream = stream->_chain) {
+		struct flow flow;
+
+		if (!__fwriting(stream) || !__fpending(stream))
+			continue;
+		flow = flush_begin(stream);
+		flush_end(flow, real.fflush(stream) != 0);
+	}
+	_IO_list_unlock();
+#endif
+}
 
 #define FLUSH(name)                                                           \
 	EXPORT int name(FILE *stream)                                         \
@@ -85,20 +55,49 @@ READ_STREAM(__fread_unlocked_chk,
 		struct flow flow;                                             \
 		int result;                                                   \
                                                                               \
-		if (!stream)                                                  \
+		if (!stream) {                                                \
+			flush_all();                                          \
 			return real.name(stream);                             \
-		flow = flow_begin(stream);                                    \
+		}                                                             \
+		flow = flush_begin(stream);                                   \
 		result = real.name(stream);                                   \
-		flow_wrote(flow, 0);                                          \
-		if (unlikely(result))                                         \
-			flow_failed(flow, OP_WRITE, flow.pending);            \
-		else if (flow_is_recorded(flow)) /* a stream that read has stepped back */ \
-			flow.request.file->position = raw_position(flow.request.fd); \
+		flush_end(flow, result != 0);                                 \
 		return result;                                                \
 	}
 
 FLUSH(fflush)
 FLUSH(fflush_unlocked)
+FLUSH(_IO_fflush)
+
+#define SETTING(type, name, parameters, arguments)                            \
+	EXPORT type stream_##name parameters __asm__(#name);                  \
+	EXPORT type stream_##name parameters                                  \
+	{                                                                     \
+		struct flow flow = flush_begin(stream);                       \
+		type result = real.name arguments;                            \
+                                                                              \
+		flush_end(flow, false);                                       \
+		return result;                                                \
+	}
+
+FOR_EACH_STREAM_SETTING(SETTING)
+
+#define VOID_SETTING(type, name, parameters, arguments)                       \
+	EXPORT type stream_##name parameters __asm__(#name);                  \
+	EXPORT type stream_##name parameters                                  \
+	{                                                                     \
+		struct flow flow = flush_begin(stream);                       \
+                                                                              \
+		real.name arguments;                                          \
+		flush_end(flow, false);                                       \
+	}
+
+FOR_EACH_VOID_STREAM_SETTING(VOID_SETTING)
+
+EXPORT void _flushlbf(void)
+{
+	flush_all();
+}
 
 /* A seek writes what is pending, then may read a block around its target. */
 static struct flow seek_begin(FILE *stream)
