@@ -21,6 +21,7 @@ Inode = tuple[str, int, int]  # boot id, device, number
 
 # These name their paths in text; so do opens that failed and truncations by path.
 NAMING_OPS = ("open", "truncate", "rename", "link", "unlink", "mkdir", "rmdir")
+FIELDS = ("file", "offset", "length", "result", "address", "flags")
 INODE_OPS = ("rename", "link", "unlink")
 # The birth time of a file that is opened as it is made; the clock it comes from may lag by a tick.
 NEW_FILE_NS = 1_000_000_000
@@ -116,7 +117,7 @@ def read_events(place: int, log: RawLog, clock: Clock, paths: PathTable) -> Iter
         repeat(place),
         rows,
         (log.header.op_names[op] for op in records["op"].tolist()),
-        *(records[n].astype(np.int64) for n in ("file", "offset", "length", "result", "address")),
+        *(records[n].astype(np.int64) for n in FIELDS),
     )
     lists = (c.tolist() if isinstance(c, np.ndarray) else c for c in columns)
     for values in zip(*lists, strict=False):

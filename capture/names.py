@@ -9,7 +9,7 @@ from typing import NamedTuple
 from iotrace.capture.paths import PathTable, moved
 
 UNKNOWN = -1
-NAMELESS = " (deleted)"  # how the kernel ends the path of a file that has no name
+NAMELESS = 0x10000  # in the flags of a "file": it had no name (any more) when it was described
 
 
 class Event(NamedTuple):
@@ -27,6 +27,7 @@ class Event(NamedTuple):
     length: int
     result: int
     address: int
+    flags: int
     path: int
     target: int
 
@@ -65,6 +66,8 @@ class Naming:
             return self.named(event.path, event.time_ns)
         if event.op == "file":
             self.call(identity, event.path, event.time_ns)
+            if event.flags & NAMELESS:
+                self.gone.add(identity)
         elif event.result == 0:
             self.change(event, identity)
         return identity
@@ -75,8 +78,9 @@ class Naming:
             self.rename(event, identity)
         elif event.op == "link" and identity >= 0:
             self.histories.setdefault(event.target, History()).add(event.time_ns, identity)
-            if self.paths[self.last[identity]].endswith(NAMELESS):
+            if identity in self.gone:
                 self.last[identity] = event.target
+                self.gone.discard(identity)
         elif event.op == "unlink" and self.last.get(identity) == event.path:
             self.gone.add(identity)
 

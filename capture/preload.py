@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 
 from iotrace.capture.scope import Scope
 from iotrace.traces.errors import CaptureError
@@ -55,10 +57,20 @@ def job_environment(
         "IOTRACE_LOG_DIR": str(raw_dir),
         "IOTRACE_HOOKS": str(hooks_path()),
         "IOTRACE_LOG_LIMIT_BYTES": None if log_limit_bytes is None else str(log_limit_bytes),
+        "IOTRACE_STANDARD": (" ".join(standard_files()) or None) if scope.system else None,
         **scope.environment(),
     }
     kept = {name: value for name, value in environ.items() if name not in variables}
     return kept | {name: value for name, value in variables.items() if value is not None}
+
+
+def standard_files() -> Iterator[str]:
+    """Yield device and inode of the files that standard input, output and error are, if any."""
+    for fd in range(3):
+        with suppress(OSError):
+            found = os.fstat(fd)
+            if S_ISREG(found.st_mode):
+                yield f"{found.st_dev:x}:{found.st_ino:x}"
 
 
 @contextmanager

@@ -197,7 +197,8 @@ static struct open_file *classify(int fd)
 	}
 	if (path_is_kernel_file(&path) || flags & O_PATH)
 		return &other_file;
-	if (!scope_wants(path.text, path.bytes, (flags & O_ACCMODE) != O_RDONLY))
+	if (!scope_wants(path.text, path.bytes, (flags & O_ACCMODE) != O_RDONLY) ||
+	    scope_leaves_to_job(inode.device, inode.number, path.text, path.bytes))
 		return &ignored_file;
 	file = open_file_new((uint32_t)flags);
 	if (!file) {

@@ -12,6 +12,7 @@ struct inode {
 	int64_t bytes;
 	uint32_t mode;
 	uint32_t links;
+	bool is_nameless; /* for whoever describes an open file: it has no name (any more) */
 };
 
 /* As fstatat(2): `at` and `flags` likewise. 0 or -errno, then *inode is zero. */

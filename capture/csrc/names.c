@@ -47,7 +47,9 @@ __attribute__((noinline)) const struct record *naming_append(const struct record
 	struct path path;
 
 	path_resolve(&path, at, name);
-	if (!scope_wants(path.text, path.bytes, true))
+	if (!path.bytes)
+		LOG_COUNT(cut_texts, 1);
+	if (!path.bytes || !scope_wants(path.text, path.bytes, true))
 		return NULL;
 	return log_append(record, path.text, path.bytes);
 }
@@ -66,14 +68,19 @@ naming_append_two(const struct record *record, int from_at, const char *from_nam
 	struct path path;
 	char both[2 * PATH_MAX + 1];
 	size_t used;
-	bool wanted;
+	bool wanted, nameless;
 
 	path_resolve(&path, from_at, from_name);
+	nameless = !path.bytes;
 	wanted = scope_wants(path.text, path.bytes, true);
 	used = path.bytes < PATH_MAX ? path.bytes : PATH_MAX;
 	memcpy(both, path.text, used);
 	both[used++] = '\0';
 	path_resolve(&path, to_at, to_name);
+	if (nameless || !path.bytes) {
+		LOG_COUNT(cut_texts, 1);
+		return NULL;
+	}
 	wanted |= scope_wants(path.text, path.bytes, true);
 	if (path.bytes > PATH_MAX)
 		path.bytes = PATH_MAX;

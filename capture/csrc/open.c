@@ -43,18 +43,26 @@ static struct record open_record(struct opening opening, uint64_t end_ns)
 			       .op = OP_OPEN};
 }
 
+static bool is_storage(const struct inode *inode)
+{
+	return S_ISREG(inode->mode) || S_ISBLK(inode->mode) || S_ISDIR(inode->mode);
+}
+
 /* Only those that meant to write: reads are tried in many places by design. */
 static __attribute__((noinline)) void record_failure(struct opening opening, uint64_t end_ns)
 {
 	struct record record = open_record(opening, end_ns);
 	int error = errno;
+	struct inode found;
 	struct path path;
 
 	if (!is_for_writing(opening.flags) || error == EFAULT || request_is_paused())
 		return;
 	path_resolve(&path, opening.at, opening.path);
-	if (!scope_wants(path.text, path.bytes, true))
+	if (!path.bytes || !scope_wants(path.text, path.bytes, true) || path_is_kernel_file(&path))
 		return;
+	if (inode_of(opening.at, opening.path, 0, &found) == 0 && !is_storage(&found))
+		return; /* a terminal, say, that is not there */
 	record.result = -error;
 	log_append(&record, path.text, path.bytes);
 }
@@ -86,6 +94,8 @@ static __attribute__((noinline)) struct open_file *file_for(struct opening openi
 		path_of_descriptor(&path, fd);
 	else
 		path_resolve(&path, opening.at, opening.path);
+	if (!path.bytes)
+		path_of_descriptor(&path, fd);
 	if (!scope_wants(path.text, path.bytes, is_for_writing(opening.flags))) {
 		LOG_COUNT(ignored_opens, 1);
 		return &ignored_file;
@@ -93,6 +103,7 @@ static __attribute__((noinline)) struct open_file *file_for(struct opening openi
 	if (opening.flags & O_PATH || inode_of_descriptor(fd, &inode) != 0 ||
 	    (!S_ISREG(inode.mode) && !S_ISBLK(inode.mode)) || path_is_kernel_file(&path))
 		return &other_file;
+	inode.is_nameless = !inode.links; /* O_TMPFILE */
 	file = recorded(opening, end_ns, &path, &inode);
 	if (file && is_for_writing(opening.flags))
 		renames_watch(file, fd);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "inode.h"
 #include "log.h"
 
 static const char deleted[] = " (deleted)";
@@ -24,6 +25,19 @@ static size_t read_link_of_descriptor(int fd, char *buffer, size_t room)
 	return bytes > 0 ? (size_t)bytes : 0;
 }
 
+/* A name may really end like that. */
+static bool names(struct path *path, int fd)
+{
+	struct inode open, named;
+
+	if (path->bytes == sizeof(path->buffer))
+		return false;
+	path->buffer[path->bytes] = '\0';
+	return inode_of_descriptor(fd, &open) == 0 &&
+	       inode_of(AT_FDCWD, path->buffer, AT_SYMLINK_NOFOLLOW, &named) == 0 &&
+	       open.device == named.device && open.number == named.number;
+}
+
 void path_of_descriptor(struct path *path, int fd)
 {
 	size_t suffix = sizeof(deleted) - 1;
@@ -31,19 +45,30 @@ void path_of_descriptor(struct path *path, int fd)
 	path->text = path->buffer;
 	path->bytes = read_link_of_descriptor(fd, path->buffer, sizeof(path->buffer));
 	path->is_deleted = path->bytes > suffix &&
-			   memcmp(path->buffer + path->bytes - suffix, deleted, suffix) == 0;
+			   memcmp(path->buffer + path->bytes - suffix, deleted, suffix) == 0 &&
+			   !names(path, fd);
 	if (path->is_deleted)
 		path->bytes -= suffix;
 }
 
+/* A folder that was removed leads up all the same: `../x` in it is a name. */
 static size_t folder_of(int at, char *buffer, size_t room)
 {
+	size_t suffix = sizeof(deleted) - 1, used;
 	long bytes;
 
-	if (at != AT_FDCWD)
-		return read_link_of_descriptor(at, buffer, room);
-	bytes = RAW(SYS_getcwd, buffer, room);
-	return bytes > 1 ? (size_t)bytes - 1 : 0; /* the kernel counts the NUL */
+	if (at != AT_FDCWD) {
+		used = read_link_of_descriptor(at, buffer, room);
+	} else {
+		bytes = RAW(SYS_getcwd, buffer, room);
+		if (bytes > 1 && buffer[0] == '/')
+			return (size_t)bytes - 1; /* the kernel counts the NUL */
+		bytes = RAW(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", buffer, room);
+		used = bytes > 0 ? (size_t)bytes : 0;
+	}
+	if (used > suffix && memcmp(buffer + used - suffix, deleted, suffix) == 0)
+		used -= suffix;
+	return used && buffer[0] == '/' ? used : 0; /* "(unreachable)": outside of what it may see */
 }
 
 void path_resolve(struct path *path, int at, const char *argument)
@@ -56,7 +81,10 @@ void path_resolve(struct path *path, int at, const char *argument)
 		return;
 	path->text = path->buffer;
 	folder = folder_of(at, path->buffer, sizeof(path->buffer));
-	if (length && folder && path->buffer[folder - 1] != '/' && folder < sizeof(path->buffer))
+	path->bytes = 0;
+	if (!folder)
+		return;
+	if (length && path->buffer[folder - 1] != '/' && folder < sizeof(path->buffer))
 		path->buffer[folder++] = '/';
 	if (length > sizeof(path->buffer) - folder) {
 		length = sizeof(path->buffer) - folder;

@@ -14,7 +14,10 @@ struct path {
 	char buffer[PATH_MAX];
 };
 
-/* `at` as in openat(2). An overlong path is cut, and counted as such. */
+/*
+ * `at` as in openat(2). An overlong path is cut, and counted as such; bytes is
+ * 0 for a name relative to a folder that has none in this process's view.
+ */
 void path_resolve(struct path *path, int at, const char *argument);
 
 /* What the kernel calls an open file, or last did; bytes is 0 if it cannot tell. */

@@ -146,7 +146,7 @@ static __attribute__((constructor)) void start(void)
 	real_resolve();
 	if (folder && *folder && log_start(folder, limit_bytes()) == 0 &&
 	    scope_start(getenv("IOTRACE_SYSTEM"), getenv("IOTRACE_INCLUDE"),
-			getenv("IOTRACE_EXCLUDE")) == 0) {
+			getenv("IOTRACE_EXCLUDE"), getenv("IOTRACE_STANDARD")) == 0) {
 		roster_start(folder);
 		roster_begin();
 		read_counters(&at_start);

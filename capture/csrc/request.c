@@ -31,7 +31,7 @@ uint32_t request_describe(struct open_file *file, const char *path, size_t bytes
 				.length = (int64_t)inode->number,
 				.result = (int64_t)inode->birth_ns,
 				.address = (uint64_t)inode->bytes,
-				.flags = inode->mode,
+				.flags = inode->mode | (inode->is_nameless ? FILE_NAMELESS : 0),
 				.file = number,
 				.op = OP_FILE};
 	const struct record *described = NULL;
@@ -57,6 +57,7 @@ static __attribute__((noinline)) uint32_t describe_late(struct open_file *file, 
 
 	inode_of_descriptor(fd, &inode);
 	path_of_descriptor(&path, fd);
+	inode.is_nameless = path.is_deleted;
 	return request_describe(file, path.text, path.bytes, &inode);
 }
 

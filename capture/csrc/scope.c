@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define STANDARD_BYTES_MAX 256
+
 /* Newline-separated patterns; empty when `bytes` is 0. */
 struct patterns {
 	const char *text;
@@ -11,6 +13,7 @@ struct patterns {
 
 static struct {
 	struct patterns system, include, exclude;
+	char standard[STANDARD_BYTES_MAX]; /* " DEVICE:INODE" of each, in hexadecimal, and a space */
 } scope;
 
 /*
@@ -121,8 +124,39 @@ static int copy(struct patterns *patterns, const char *text)
 	return 0;
 }
 
-int scope_start(const char *system, const char *include, const char *exclude)
+static char *append_hexadecimal(char *at, uint64_t number)
 {
+	int digits = 1;
+
+	while (digits < 16 && number >> 4 * digits)
+		digits++;
+	while (digits--)
+		*at++ = "0123456789abcdef"[number >> 4 * digits & 15];
+	return at;
+}
+
+bool scope_leaves_to_job(uint64_t device, uint64_t inode, const char *path, size_t bytes)
+{
+	char wanted[40], *at = wanted;
+
+	if (likely(!scope.standard[0]) ||
+	    (scope.include.bytes && any_matches(scope.include, path, bytes)))
+		return false;
+	*at++ = ' ';
+	at = append_hexadecimal(at, device);
+	*at++ = ':';
+	at = append_hexadecimal(at, inode);
+	strcpy(at, " ");
+	return strstr(scope.standard, wanted);
+}
+
+int scope_start(const char *system, const char *include, const char *exclude,
+		const char *standard)
+{
+	if (standard && strlen(standard) < sizeof(scope.standard) - 2) {
+		scope.standard[0] = ' ';
+		strcpy(stpcpy(scope.standard + 1, standard), " ");
+	}
 	if (copy(&scope.system, system) || copy(&scope.include, include))
 		return -ENOMEM;
 	return copy(&scope.exclude, exclude);

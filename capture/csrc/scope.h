@@ -5,8 +5,18 @@
 
 #include "raw.h"
 
-/* Copy the newline-separated patterns (each may be NULL); -ENOMEM: no memory. */
-int scope_start(const char *system, const char *include, const char *exclude);
+/*
+ * Copy the newline-separated patterns and the space-separated DEVICE:INODE, in
+ * hexadecimal, of `standard` (each may be NULL); -ENOMEM: no memory.
+ */
+int scope_start(const char *system, const char *include, const char *exclude,
+		const char *standard);
+
+/*
+ * Is it one of the files that the whole job was given as standard input,
+ * output or error? A job's own log is no checkpoint. `include` may ask for it.
+ */
+bool scope_leaves_to_job(uint64_t device, uint64_t inode, const char *path, size_t bytes);
 
 /*
  * Is a file wanted? `writes`: it is opened for writing, or its name is

@@ -66,6 +66,8 @@ static __attribute__((noinline)) void decode_open(struct ring *ring, const struc
 	if (request_is_paused() || !read_flags(sqe, &record) || !read_path(name, sqe->address))
 		return;
 	path_resolve(&path, sqe->fd, name);
+	if (!path.bytes)
+		return;
 	inode_of(sqe->fd, name, record.flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0, &inode);
 	file.kind = kind_of(&path, record.flags, &inode);
 	file.appends = record.flags & O_APPEND;

@@ -12,7 +12,19 @@ from .preload_job import ROOT, compile_program
 
 CSRC = ROOT / "capture" / "csrc"
 # The parts that define no wrapper, and so can live in a program beside the sanitizers' own.
-PARTS = ("log", "logfile", "header", "real", "scope", "path", "inode", "descriptors", "request")
+PARTS = (
+    "log",
+    "logfile",
+    "chunks",
+    "counters",
+    "header",
+    "real",
+    "scope",
+    "path",
+    "inode",
+    "descriptors",
+    "request",
+)
 RING_PARTS = ("uring_ring", "uring_reap", "uring_submit", "uring_files", "memory")
 SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 

@@ -53,7 +53,7 @@ static void resolves_what_it_did_not_see(const char *folder)
 	CHECK(descriptor_file(pipes[0])->kind == FILE_OTHER);
 	CHECK(descriptor_file(null)->kind == FILE_OTHER);
 	descriptor_put(fd, NULL);
-	CHECK(scope_start(NULL, NULL, "*/inherited") == 0);
+	CHECK(scope_start(NULL, NULL, "*/inherited", NULL) == 0);
 	CHECK(descriptor_file(fd)->kind == FILE_IGNORED);
 	descriptor_put(fd, NULL);
 }

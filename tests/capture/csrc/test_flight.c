@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 	int status;
 	pid_t child;
 
-	CHECK(argc == 2 && log_start(argv[1], 256 << 20) == 0 && scope_start("", "", "") == 0);
+	CHECK(argc == 2 && log_start(argv[1], 256 << 20) == 0 && scope_start("", "", "", NULL) == 0);
 	capture_is_on = true;
 	CHECK(snprintf(path, sizeof(path), "%s/file", argv[1]) > 0);
 	fd = open(path, O_RDWR | O_CREAT, 0644);

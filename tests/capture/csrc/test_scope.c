@@ -37,14 +37,14 @@ static bool wants(const char *path, bool writes)
 
 static void decides_by_use_and_path(void)
 {
-	CHECK(scope_start("/usr/*\n/lib/*\n\n", NULL, "*.log\n/secret/*") == 0);
+	CHECK(scope_start("/usr/*\n/lib/*\n\n", NULL, "*.log\n/secret/*", NULL) == 0);
 	CHECK(wants("/data/x.pt", false) && wants("/data/x.pt", true));
 	CHECK(!wants("/usr/lib/x.py", false) && wants("/usr/lib/x.pyc", true));
 	CHECK(!wants("/data/x.log", true) && !wants("/secret/x", false));
-	CHECK(scope_start("/usr/*", "/usr/data/*\n/data/*", "") == 0);
+	CHECK(scope_start("/usr/*", "/usr/data/*\n/data/*", "", NULL) == 0);
 	CHECK(!wants("/tmp/x", true) && wants("/data/x", true));
 	CHECK(!wants("/usr/data/x", false) && wants("/usr/data/x", true));
-	CHECK(scope_start(NULL, NULL, NULL) == 0);
+	CHECK(scope_start(NULL, NULL, NULL, NULL) == 0);
 	CHECK(wants("/usr/x", false));
 }
 
