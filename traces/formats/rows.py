@@ -46,6 +46,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self._ints["start_ns"])
 
+    @property
+    def first_ns(self) -> int:
+        """The earliest start so far; 0 without rows."""
+        return min(self._ints["start_ns"], default=0)
+
     def add(
         self,
         op: str,

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iotrace.traces.errors import TraceFormatError
-from iotrace.traces.formats import checkpoint, csv_file, fio, fio_job, strace
+from iotrace.traces.formats import (
+    blktrace,
+    checkpoint,
+    csv_file,
+    darshan,
+    dftracer,
+    elbencho,
+    fio,
+    fio_job,
+    kv_cache,
+    strace,
+)
 from iotrace.traces.formats.rows import tool_version
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import HistoryEntry
@@ -61,6 +72,42 @@ FORMATS: tuple[Format, ...] = (
         looks_like=csv_file.looks_like,
         read=csv_file.read,
         write=csv_file.write,
+    ),
+    Format(
+        darshan.NAME,
+        "binary log of Darshan with DXT",
+        looks_like=darshan.looks_binary,
+        read=darshan.read_binary,
+    ),
+    Format(
+        darshan.TEXT_NAME,
+        "text of darshan-dxt-parser",
+        looks_like=darshan.looks_like,
+        read=darshan.read_text,
+    ),
+    Format(
+        dftracer.NAME,
+        "DFTracer log, or a folder of them",
+        looks_like=dftracer.looks_like,
+        read=dftracer.read,
+    ),
+    Format(
+        elbencho.NAME,
+        "operations log of elbencho",
+        looks_like=elbencho.looks_like,
+        read=elbencho.read,
+    ),
+    Format(
+        kv_cache.NAME,
+        "I/O trace of MLPerf Storage's KV-cache benchmark",
+        looks_like=kv_cache.looks_like,
+        read=kv_cache.read,
+    ),
+    Format(
+        blktrace.NAME,
+        "text of blkparse",
+        looks_like=blktrace.looks_like,
+        read=blktrace.read,
     ),
     Format(
         checkpoint.NAME,
