@@ -15,6 +15,7 @@ PADDING = -1  # zeros that fill a block up, written or read back
 PAST_END = -2  # beyond the end of the file: a read gets nothing here
 NEIGHBOUR = -3  # whatever lies beside the wanted bytes; a read drops it
 HOLE = -4  # zeros that the recorded job read where nothing had been written
+STALE = -5  # the same where bytes lie now that were gone by then; a read does not look at them
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]
@@ -119,7 +120,7 @@ def surround(requests: Rows, pieces: Rows, before: Rows, after: Rows) -> Rows:
 
 def is_payload(kind: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Return which pieces, by their `file`, are bytes that the recorded job moved."""
-    return np.asarray((kind >= 0) | (kind == HOLE))
+    return np.asarray((kind >= 0) | (kind == HOLE) | (kind == STALE))
 
 
 def is_padding(kind: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from iotrace.replay.build import plan_from_trace
 from iotrace.replay.job import Op
-from iotrace.replay.pieces import HOLE, NEIGHBOUR, PADDING, PAST_END
+from iotrace.replay.pieces import HOLE, NEIGHBOUR, PADDING, PAST_END, STALE
 from iotrace.replay.plan import Plan
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.trace import Ints, Strings, Trace
@@ -22,7 +22,13 @@ _FLAGS = {
     "append": os.O_APPEND,
     "direct": os.O_DIRECT,
 }
-_KINDS = {PADDING: "padding", PAST_END: "past end", NEIGHBOUR: "beside", HOLE: "hole"}
+_KINDS = {
+    PADDING: "padding",
+    PAST_END: "past end",
+    NEIGHBOUR: "beside",
+    HOLE: "hole",
+    STALE: "stale",
+}
 _STEP_NS = 1000
 _UNSEEN = 1_000_000  # numbers from here on: files that no open is known of
 

@@ -4,11 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.replay.intervals import unions
 from iotrace.replay.job import MAX_OFFSET_BYTES, Op
-from iotrace.replay.pieces import HOLE, Ints, pieces_in_place
 from iotrace.replay.plan import Applied, Note, Plan
-from iotrace.replay.relocation import Relocation
 from iotrace.replay.transforms.layout import Layout
 from iotrace.replay.transforms.move import Move
 from iotrace.replay.transforms.regions import Wanted
@@ -29,8 +26,9 @@ class Aggregate:
     it, each rounded up to a stripe. A byte that several ranks write belongs to the lowest; one
     that is only read, to the lowest reader. A rank opens each file once to save and once to load
     a step. Of its syncs the last remains; of the renames that commit the old files one; and the
-    file is removed with the last of them. Reads follow their bytes; what they found beyond the
-    end of a file is gone.
+    file is removed with the last of them. Reads follow their bytes; what they asked for beyond
+    the end of a file is gone. Where a file was emptied and read as zeros, the bytes that it had
+    before are still there: reads move them, and do not look at them.
 
     Attributes:
         layout: of LAYOUTS.
@@ -88,28 +86,7 @@ def _wanted(plan: Plan) -> tuple[Wanted, tuple[Note, ...]]:
     rows = plan.requests
     data = np.flatnonzero(plan.is_data() & (rows["length"] > 0))
     stays = np.zeros(len(plan.files) + 1, np.bool_)
-    stays[_zeros_over_data(plan, data)] = True
-    zeroing = (rows["op"] == Op.ALLOCATE) & (rows["flags"] & _ZEROING != 0)
-    stays[rows["file"][zeroing]] = True
+    stays[rows["file"][(rows["op"] == Op.ALLOCATE) & (rows["flags"] & _ZEROING != 0)]] = True
     count = int(stays[:-1].sum())
-    note = Note("files not aggregated: bytes in them become zeros again", count)
+    note = Note("files with holes punched, not aggregated", count)
     return Wanted.of(plan, data[~stays[rows["file"][data]]]), (note,) if count else ()
-
-
-def _zeros_over_data(plan: Plan, data: Ints) -> Ints:
-    """Return the files where zeros are read in places that hold bytes at another time."""
-    rows = plan.requests[data]
-    reads = rows[rows["op"] == Op.READ]
-    line, owner, place = pieces_in_place(reads, plan.pieces)
-    holes = line["file"] == HOLE
-    file, place, length = reads["file"][owner[holes]], place[holes], line["length"][holes]
-    if not len(file):
-        return np.zeros(0, np.int64)
-    holes = unions(file.astype(np.int64), place, place + length)
-    known = Relocation.of(holes[0], holes[1], holes[2] - holes[1], holes[0], holes[1])
-    found = [
-        known.split(part["file"], part["offset"], part["length"])
-        for part in (rows[rows["op"] == Op.WRITE], plan.initial_extents())
-    ]
-    met = [part.to_file[np.isin(part.to_file, holes[0])] for part in found]
-    return np.unique(np.concatenate(met))

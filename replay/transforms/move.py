@@ -6,11 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.files import initial_extents
+from iotrace.replay.intervals import unions
 from iotrace.replay.job import MAX_OFFSET_BYTES, Op, SyncKind
 from iotrace.replay.lifetimes import Lifetimes
 from iotrace.replay.pieces import (
     HOLE,
     PAST_END,
+    STALE,
     Ints,
     Rows,
     append_pieces,
@@ -120,7 +122,10 @@ class Move:
         old = plan.requests
         line, owner, place = pieces_in_place(old[wanted.index], plan.pieces)
         inside = (place < wanted.end[owner]) & (place >= wanted.start[owner])
-        line = line[inside & (line["length"] > 0)]
+        kept = inside & (line["length"] > 0)
+        line = line[kept]
+        stale = self._are_stale(line, wanted.file[owner[kept]], place[kept])
+        line["file"][stale] = STALE
         parts = self.layout.step.joined().split(
             wanted.file, wanted.start, wanted.end - wanted.start
         )
@@ -131,9 +136,32 @@ class Move:
         rows["may_be_short"] = 0
         rows["think_ns"][np.concatenate([[False], parent[1:] == parent[:-1]])[: len(parent)]] = 0
         first, count = rows["first_piece"], rows["piece_count"].astype(np.int64)
-        zeros = np.concatenate([[0], np.cumsum(np.isin(pieces["file"], (HOLE, PAST_END)))])
-        reads = (rows["op"] == Op.READ) & (zeros[first + count] > zeros[first])
+        empty = np.isin(pieces["file"], (HOLE, STALE, PAST_END))
+        seen = np.concatenate([[0], np.cumsum(empty)])
+        reads = (rows["op"] == Op.READ) & (seen[first + count] > seen[first])
         return rows, parent, pieces, np.unique(rows["file"][reads])
+
+    def _are_stale(self, line: Rows, file: Ints, place: Ints) -> Mask:
+        """Return which pieces read zeros where their file holds bytes at another time."""
+        plan = self.plan
+        stale = np.zeros(len(line), np.bool_)
+        holes = np.flatnonzero(line["file"] == HOLE)
+        if not len(holes):
+            return stale
+        writes = plan.requests[plan.requests["op"] == Op.WRITE]
+        before = plan.initial_extents()
+        chosen = [part[np.isin(part["file"], file[holes])] for part in (writes, before)]
+        columns = (
+            np.concatenate([part[name].astype(np.int64) for part in chosen])
+            for name in ("file", "offset", "length")
+        )
+        files, offset, length = columns
+        files, start, end = unions(files, offset, offset + length)
+        filled = Relocation.of(files, start, end - start, files, start)
+        known = holes[np.isin(file[holes], files)]
+        met = filled.split(file[known], place[known], line["length"][known])
+        stale[known[met.extent]] = True
+        return stale
 
     def _ranges(self, moved: Mask) -> tuple[Rows, Ints]:
         """Return the allocations and range syncs, as far as their bytes are used."""

@@ -238,11 +238,11 @@ def _by_file(job: Job) -> Iterator[list[int]]:
 def written_before(plan: Plan, row_of_trace: int) -> set[int]:
     """The payload bytes of a barrier's file (or stream, without a file) written before it."""
     rows = plan.requests
-    place = int(np.flatnonzero(rows["source_row"] == row_of_trace)[0])
-    barrier = rows[place]
+    places = np.flatnonzero(rows["source_row"] == row_of_trace)  # several, on a file in parts
+    barriers = rows[places]
     found: set[int] = set()
-    for row in rows[:place]:
-        same = row["file"] == barrier["file"] or row["stream"] == barrier["stream"]
+    for row in rows[: places[-1]]:
+        same = row["file"] in barriers["file"] or row["stream"] == barriers["stream"][0]
         if row["op"] == Op.WRITE and same:
             first = int(row["first_piece"])
             for piece in plan.pieces[first : first + int(row["piece_count"])]:

@@ -191,21 +191,34 @@ def test_zeros_stay_zeros() -> None:
     assert lines(plan)[1] == "truncate process-0 100"
 
 
-def test_a_file_whose_bytes_become_zeros_again_is_left_alone() -> None:
-    """Its bytes would be there still: the common file is not cut."""
+def test_bytes_that_became_zeros_are_read_and_not_looked_at() -> None:
+    """DataStates-LLM empties a file that its threads have begun to write."""
     text = """
+    open b w+create
+    write b 0 10
+    close b
     open a rw+create
     write a 0 10
     truncate a 0
     truncate a 10
     read a 0 10
-    close a
-    open b w+create
-    write b 0 10
-    close b"""
-    plan = valid(Aggregate("rank")(sketch(text)))
-    assert files(plan) == ["a", "process-0"]
-    (note,) = plan.history[-1].notes
+    close a"""
+    before = sketch(text)
+    plan = valid(Aggregate("rank")(before))
+    assert files(plan) == ["process-0"]
+    assert "read process-0 10 10  [stale 10]" in listing(plan)
+    assert plan.counts().bytes_read == before.counts().bytes_read == 10
+
+
+def test_a_file_with_holes_punched_is_left_alone() -> None:
+    """The common file is not punched."""
+    plan = sketch("open a w+create\nwrite a 0 10\nallocate a 0 5\nclose a\n"
+                  "open b w+create\nwrite b 0 10\nclose b")  # fmt: skip
+    requests = plan.requests.copy()
+    requests["flags"][requests["op"] == Op.ALLOCATE] = 0x03  # PUNCH_HOLE, KEEP_SIZE
+    after = Aggregate("rank")(replace(plan, requests=requests))
+    assert files(after) == ["a", "process-0"]
+    (note,) = after.history[-1].notes
     assert note.count == 1
 
 

@@ -77,7 +77,7 @@ def touched(plan: Plan) -> np.ndarray:
 
 
 def holes(plan: Plan) -> int:
-    return int(plan.pieces["length"][plan.pieces["file"] == -4].sum())
+    return int(plan.pieces["length"][np.isin(plan.pieces["file"], (-4, -5))].sum())
 
 
 @law
