@@ -105,8 +105,11 @@ def _follow_names(
     namings: list[Naming] = []
     number: dict[int, int] = {}
     opened: list[Naming] = []
-    columns = (recorded.op, recorded.path, recorded.target, recorded.flags, instances.of_row)
-    for row, (op, path, target, flags, instance) in enumerate(
+    columns = (
+        *(recorded.op, recorded.path, recorded.target, recorded.flags),
+        *(recorded.identity, instances.of_row),
+    )
+    for row, (op, path, target, flags, file, instance) in enumerate(
         zip(*(column.tolist() for column in columns), strict=True)
     ):
         if skipped[row] or orphans[row]:
@@ -114,7 +117,7 @@ def _follow_names(
         if row in implicit_before or op == Op.OPEN:
             name = _name_of_open(recorded, row, path, op, flags, table)
             number[instance] = len(opened)
-            opened.append(table.open(name, 0 if flags == NULL or op != Op.OPEN else flags))
+            opened.append(table.open(name, 0 if flags == NULL or op != Op.OPEN else flags, file))
             if op != Op.OPEN:
                 rows.append(-1 - row)
                 namings.append(opened[-1])

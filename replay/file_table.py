@@ -26,7 +26,8 @@ class FileTable:
     """Follows opens, renames and removals in order of time, over all processes.
 
     A file is the file and not its name: what is written as `a.tmp` and renamed to `a` is read as
-    one file, and `a` opened after its removal is another one.
+    one file, and `a` opened after its removal is another one. A name that leads to a file of
+    another name, as symbolic links do, is replaced by that.
     """
 
     def __init__(self, recorded_paths: Iterable[str]) -> None:
@@ -36,6 +37,8 @@ class FileTable:
         self._indices: dict[str, int] = {}
         self._names = Names()
         self._actual: dict[int, str] = {}
+        self._identities: dict[int, int] = {}
+        self._links: dict[str, int] = {}
         self._gone: set[str] = set()
         self._relative: dict[str, str] = {path: rebase(path) for path in recorded_paths}
         self._directories = {above for path in self._relative.values() for above in ancestors(path)}
@@ -44,8 +47,37 @@ class FileTable:
         """Add a name that the trace did not have."""
         self._relative[recorded] = rebase(recorded)
 
-    def open(self, recorded: str, flags: int) -> Naming:
-        """Return the file that opening `recorded` gives."""
+    def open(self, recorded: str, flags: int, identity: int = -1) -> Naming:
+        """Return the file that opening `recorded` gives.
+
+        Args:
+            recorded: its name.
+            flags: of the open.
+            identity: which file it was when recorded; -1: not known.
+        """
+        naming = self._follow(recorded, flags, identity) or self._open(recorded, flags)
+        if identity >= 0:
+            self._identities[identity] = naming.file
+        return naming
+
+    def _follow(self, recorded: str, flags: int, identity: int) -> Naming | None:
+        """Return the file behind a name that is not its own."""
+        name = self._relative[recorded]
+        own = self._names.file(name)
+        file = self._identities.get(identity, own if own is not None else self._links.get(name))
+        exclusive = flags & os.O_CREAT and flags & os.O_EXCL
+        if file is None or file == own or exclusive or not self._is_there(file):
+            self._links.pop(name, None)
+            return None
+        if own is None:
+            self._links[name] = file
+            self.surprises["opens by another name of a file, by its own"] += 1
+        return Naming(file, self._path(self._actual[file]))
+
+    def _is_there(self, file: int) -> bool:
+        return self._names.file(self._actual[file]) == file
+
+    def _open(self, recorded: str, flags: int) -> Naming:
         name = self._enter(recorded)
         file = self._names.file(name)
         creates, exclusive = bool(flags & os.O_CREAT), bool(flags & os.O_EXCL)
@@ -60,8 +92,13 @@ class FileTable:
         """Return the file that `recorded` means, which was there before if it is news."""
         return self.open(recorded, os.O_RDONLY)
 
-    def rename(self, recorded: str, recorded_target: str) -> Naming:
-        """Return what a rename works on; of a directory, no file."""
+    def rename(self, recorded: str, recorded_target: str) -> Naming | None:
+        """Return what a rename works on; of a directory, no file; of a link, `None`."""
+        link = self._links.pop(self._relative[recorded], None)
+        if link is not None:
+            self._links[self._relative[recorded_target]] = link
+            return None
+        self._links.pop(self._relative[recorded_target], None)
         name, target = self._enter(recorded), self._enter(recorded_target)
         file = self._names.file(name)
         if file is None and (name in self._directories or target in self._directories):
@@ -78,8 +115,10 @@ class FileTable:
         self._names.bind(target, naming.file)
         return Naming(naming.file, naming.path, self._path(target))
 
-    def unlink(self, recorded: str) -> Naming:
-        """Return what a removal works on."""
+    def unlink(self, recorded: str) -> Naming | None:
+        """Return what a removal works on; `None` if a link is removed that there is not."""
+        if self._links.pop(self._relative[recorded], None) is not None:
+            return None
         naming = self.find(recorded)
         name = self._relative[recorded]
         self._names.unbind(name)

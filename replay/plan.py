@@ -120,6 +120,12 @@ class Plan:
                 return str(dict(applied.parameters)["layout"])
         return "recorded"
 
+    @property
+    def block_bytes(self) -> int:
+        """What `align` made the places of extents multiples of; 1 if it was not applied."""
+        blocks = [dict(a.parameters)["block_bytes"] for a in self.history if a.name == "align"]
+        return int(str(blocks[-1])) if blocks else 1
+
     def initial_bytes(self) -> npt.NDArray[np.int64]:
         """Return, per recorded file, how many of its bytes must be there before the run."""
         return np.array([spec.initial_bytes for spec in self.files], np.int64)

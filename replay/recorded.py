@@ -18,6 +18,7 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _OPS = {op.name.lower(): op for op in Op if op is not Op.EVICT}
+_CAPTURES = ("capture", "recover")
 NULL = np.iinfo(np.int64).min
 TENSORS_ALONE = "the trace holds tensors and no requests to replay; add --layer tensor"
 NOTHING_TO_REPLAY = "the trace holds no request that can be replayed; look at `iotrace show`"
@@ -35,6 +36,7 @@ class Recorded:
         op: of `job.Op`.
         process, thread, rank: who issued it.
         key: one number per file of a process.
+        identity: one number per file, whatever its name and process; -1: not known.
         path, target: codes into `texts`; -1: null.
         offset, length, moved: bytes; `moved` is what a data request transferred.
         flags: open flags, or the op's own.
@@ -50,6 +52,7 @@ class Recorded:
     thread: Ints
     rank: Ints
     key: Ints
+    identity: Ints
     path: Ints
     target: Ints
     offset: Ints
@@ -117,6 +120,7 @@ def recorded_requests(trace: Trace) -> Recorded:
         thread=trace.ints("thread")[row],
         rank=trace.ints("rank")[row],
         key=key[row],
+        identity=np.where(file < 0, -1, (_knowers(trace)[process] << 32) | file)[row],
         path=path[row],
         target=target[row],
         offset=offset[row].clip(0),
@@ -145,6 +149,18 @@ def _codes(trace: Trace, column: str) -> Ints:
     codes = trace.codes(column)[0].astype(np.int64)
     shift = len(trace.codes("path")[1]) if column == "target" else 0
     return np.where(codes < 0, -1, codes + shift)
+
+
+def _knowers(trace: Trace) -> Ints:
+    """Return, per process, within what the numbers of files hold: its host, or itself.
+
+    A capture numbers the files of all its processes together; the schema asks less of others.
+    """
+    count = int(trace.ints("process").max(initial=0)) + 1
+    history, processes = trace.metadata.history, trace.metadata.processes
+    if not history or history[0].action not in _CAPTURES or count > len(processes):
+        return np.arange(count, dtype=np.int64)
+    return np.array([process.host for process in processes], np.int64)
 
 
 def _notes(trace: Trace, left_out: dict[str, Mask], op: Ints, succeeded: Mask) -> tuple[Note, ...]:

@@ -37,10 +37,10 @@ def sketch_trace(text: str) -> Trace:
     """Return the trace that `text` describes.
 
     A line is `OP PATH [ARGUMENTS] [-> RESULT]`: `open a w+create+trunc`,
-    `write a OFFSET LENGTH`, `read a OFFSET LENGTH -> 17`, `truncate a SIZE`, `rename a b`,
-    `sync a`, `close a`, `unlink a`, `mkdir d`. Each line takes 500 ns, 1 us after the last;
-    `step N`, `thread N` and `process N` set what follows. A request goes through the open of
-    its own thread, or else the last one.
+    `open b r as a` (a link to that file), `write a OFFSET LENGTH`, `read a OFFSET LENGTH -> 17`,
+    `truncate a SIZE`, `rename a b`, `sync a`, `close a`, `unlink a`, `mkdir d`. Each line takes
+    500 ns, 1 us after the last; `step N`, `thread N` and `process N` set what follows.
+    A request goes through the open of its own thread, or else the last one.
     """
     rows = list(_parse(text.splitlines()))
     count = len(rows)
@@ -93,7 +93,8 @@ def _parse(lines: Iterable[str]) -> Iterable[dict[str, int | str]]:
         key = own if own in opened else last
         if words[0] == "open":
             files += 1
-            opened[own] = opened[last] = files
+            number = opened[(state["process"], -1, words[4])] if len(words) > 3 else files
+            opened[own] = opened[last] = number
             row["flags"] = sum(_FLAGS[word] for word in words[2].split("+"))
         elif words[0] in ("read", "write", "allocate"):
             row["offset"], row["length"] = int(words[2]), int(words[3])

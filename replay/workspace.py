@@ -11,15 +11,17 @@ from typing import Self
 
 import numpy as np
 
-from iotrace.replay.files import growth_of
+from iotrace.replay.intervals import unions
 from iotrace.replay.job import Op
 from iotrace.replay.lifetimes import last_names
 from iotrace.replay.names import Names
+from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
 from iotrace.traces.errors import PlanError, ReplayError
 
 PREFIX = "iotrace-replay-"
 _SPARE_SHARE = 0.05
+_BLOCK_BYTES = 4096  # what the smallest extent takes on the file systems in use
 _REMOVALS = 5  # an interrupted run may still be making files
 
 
@@ -142,13 +144,11 @@ def directories_before(plan: Plan) -> list[str]:
 
 
 def peak_bytes(plan: Plan) -> int:
-    """Return the most bytes the plan's files take at any time."""
-    sizes = np.array([spec.initial_size_bytes for spec in plan.files], np.int64)
-    grown = sizes.copy()
+    """Return the most bytes the plan's files take at any time; holes take none."""
     rows = plan.requests
     used = rows["file"] >= 0
-    np.maximum.at(grown, rows["file"][used], growth_of(rows)[used])
-    first = np.full(len(sizes), 0)
+    grown = _taken_bytes(plan)
+    first = np.full(len(plan.files), 0)
     index = np.arange(len(rows))
     files, begin = np.unique(rows["file"][used], return_index=True)
     first[files] = index[used][begin]
@@ -158,3 +158,20 @@ def peak_bytes(plan: Plan) -> int:
     for file, place in last_names(plan).items():
         changes[place] -= grown[file]
     return int(np.cumsum(changes).max(initial=0))
+
+
+def _taken_bytes(plan: Plan) -> Ints:
+    """Return the bytes that each file takes once all of it is written, in whole blocks."""
+    rows = plan.requests
+    fills = np.isin(rows["op"], (Op.WRITE, Op.ALLOCATE)) & (rows["file"] >= 0)
+    there = np.array([spec.initial_size_bytes for spec in plan.files], np.int64)
+    before = np.flatnonzero(there)
+    file = np.concatenate([rows["file"][fills].astype(np.int64), before])
+    start = np.concatenate([rows["offset"][fills], np.zeros(len(before), np.int64)])
+    length = np.concatenate([rows["length"][fills], there[before]])
+    end = -(-(start + length) // _BLOCK_BYTES) * _BLOCK_BYTES
+    start = np.where(length > 0, start // _BLOCK_BYTES * _BLOCK_BYTES, end)
+    file, start, end = unions(file, start, end)
+    taken = np.zeros(len(plan.files), np.int64)
+    np.add.at(taken, file, end - start)
+    return taken

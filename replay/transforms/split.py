@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.replay.pieces import packed, spread
-from iotrace.replay.plan import Applied, Plan
+from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
 
@@ -13,6 +13,8 @@ from iotrace.traces.errors import PlanError
 @dataclass(frozen=True)
 class Split:
     """Cut every read and write at multiples of `size_bytes` in its file.
+
+    After `align`, the size is rounded down to whole blocks.
 
     >>> from iotrace.replay.sketch import listing, sketch
     >>> plan = sketch("open a w+create\\nwrite a 2 10\\nclose a")
@@ -33,7 +35,17 @@ class Split:
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan with small requests only."""
         plan.require_buffered("split")
-        applied = Applied("split", (("size_bytes", self.size_bytes),))
+        size_bytes, block_bytes = self.size_bytes, plan.block_bytes
+        if size_bytes < block_bytes:
+            raise PlanError(
+                f"--split {size_bytes} would undo --align, which made extents multiples of "
+                f"{block_bytes} bytes; split to at least that"
+            )
+        notes: tuple[Note, ...] = ()
+        if size_bytes % block_bytes:
+            size_bytes -= size_bytes % block_bytes
+            notes = (Note(f"split to {size_bytes} bytes, whole blocks of align"),)
+        applied = Applied("split", (("size_bytes", size_bytes),), notes)
         requests = plan.requests
         chosen = np.flatnonzero(plan.is_data() & (requests["length"] > 0))
         if not len(chosen):
@@ -41,10 +53,10 @@ class Split:
         members = requests[chosen]
         low, high = members["offset"], members["offset"] + members["length"]
         starts = np.cumsum(members["length"]) - members["length"]
-        first = low // self.size_bytes + 1
-        count = (high - 1) // self.size_bytes - first + 1
+        first = low // size_bytes + 1
+        count = (high - 1) // size_bytes - first + 1
         owner = np.repeat(np.arange(len(members)), count)
-        cuts = spread(first, count) * self.size_bytes
+        cuts = spread(first, count) * size_bytes
         inner = starts[owner] + cuts - low[owner]
         bounds = np.unique(np.concatenate([starts, inner, [members["length"].sum()]]))
         parent = np.searchsorted(starts, bounds[:-1], side="right") - 1

@@ -113,7 +113,7 @@ def test_files_that_are_written_anew_are_emptied_together(steps: bool) -> None:
         "open process-0 w+create+trunc",
         "open process-0 w+create+trunc",
     ]
-    assert peak_bytes(plan) == 16
+    assert peak_bytes(plan) == 4096
 
 
 def test_one_written_anew_does_not_empty_the_other() -> None:

@@ -11,6 +11,7 @@ from iotrace.replay.paths import rebase
 from iotrace.replay.pieces import HOLE
 from iotrace.replay.plan import Plan
 from iotrace.replay.sketch import listing, sketch, sketch_trace
+from iotrace.replay.workspace import peak_bytes
 from iotrace.traces.errors import PlanError
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.trace import Ints, Strings, Trace
@@ -313,3 +314,36 @@ def test_a_trace_without_tensors_says_which_layer_it_has() -> None:
     """An importer's trace has requests only."""
     with pytest.raises(PlanError, match="--layer request"):
         plan_from_trace(sketch_trace("open a r"), "tensor")
+
+
+def test_a_symbolic_link_leads_to_the_file_that_was_written() -> None:
+    """`latest` is a name of the last step, not a second copy of it."""
+    plan = sketch("""
+    open step-1/model w+create
+    write step-1/model 0 100
+    close step-1/model
+    open latest/model r as step-1/model
+    read latest/model 0 100
+    close latest/model
+    unlink latest/model""")
+    assert listing(plan).splitlines()[3:] == [
+        "open step-1/model r",
+        "read step-1/model 0 100",
+        "close step-1/model",
+    ]
+    assert not any(spec.exists for spec in plan.files)
+
+
+def test_a_symbolic_link_that_moves_on_leads_to_the_next_file() -> None:
+    """The name says less than the file that was opened by it."""
+    save = "open {n} w+create\nwrite {n} 0 {size}\nclose {n}\nopen latest r as {n}\nclose latest"
+    text = "\n".join(save.format(n=n, size=size) for n, size in (("a", 10), ("b", 20)))
+    plan = sketch(f"{text}\nopen latest r as b\nread latest 0 20\nclose latest")
+    opens = [line for line in listing(plan).splitlines() if line.startswith("open")]
+    assert opens == ["open a w+create", "open a r", "open b w+create", "open b r", "open b r"]
+
+
+def test_a_sparse_file_takes_what_is_written() -> None:
+    """Eight terabytes of nothing fit on any disk."""
+    plan = sketch("open a w+create\nwrite a 8796093022208 10\nwrite a 0 5000\nclose a")
+    assert peak_bytes(plan) == 3 * 4096
