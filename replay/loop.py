@@ -16,16 +16,13 @@ import numpy.typing as npt
 
 from iotrace.replay._loop import ffi, lib
 from iotrace.replay.executors.executor import LoopOptions, LoopReport, Run
-from iotrace.replay.job import DATA_OPS, TIMING, Job, Op, check_job
+from iotrace.replay.job import TIMING, Job, check_job
 from iotrace.traces.errors import PlanError, ReplayError
 
 TAPE_BYTES = 1 << 28
 # Contiguous bytes behind any position: the most one system call moves.
 SPAN_BYTES = 1 << 31
 _TAPE_MEMORY_SHARE = 64  # of the memory there is; tape and sink take two such shares
-_STAGING_BLOCK_BYTES = 4096
-_CHECK_STAGING_BYTES = 64 << 20  # checked reads are cut here: checking is not measured
-_TRANSFER_MAX_BYTES = 0x7FFFF000
 
 _FEATURES = {
     "single issuer": lib.LOOP_FEATURE_SINGLE_ISSUER,
@@ -301,7 +298,7 @@ def _c_options(job: Job, root_fd: int, options: LoopOptions) -> Any:
         {
             "queue_depth": options.queue_depth,
             "stream_count": job.stream_count,
-            "staging_bytes": options.staging_bytes or _staging_bytes(job, options),
+            "staging_bytes": options.staging_bytes,
             "start_ns": options.start_ns,
             "root_fd": root_fd,
             "check_reads": options.check_reads,
@@ -310,22 +307,6 @@ def _c_options(job: Job, root_fd: int, options: LoopOptions) -> Any:
             "stop_on_error": options.stop_on_error,
         },
     )
-
-
-def _staging_bytes(job: Job, options: LoopOptions) -> int:
-    """Room for the longest request that may be copied, so that none is cut for it."""
-    own = job.requests if options.shared is None else job.requests[job.stream_order]
-    rows = own[np.isin(own["op"], DATA_OPS)]
-    direct = np.zeros(job.handle_count + 1, bool)
-    opens = own[own["op"] == Op.OPEN]
-    direct[opens["handle"]] = (opens["flags"] & os.O_DIRECT) != 0
-    copied = (rows["piece_count"] > 1) | direct[rows["handle"]]
-    longest = int(rows["length"][copied].max(initial=0))
-    if options.check_reads:
-        reads = rows["length"][rows["op"] == Op.READ]
-        longest = max(longest, min(int(reads.max(initial=0)), _CHECK_STAGING_BYTES))
-    blocks = -(-min(longest, _TRANSFER_MAX_BYTES) // _STAGING_BLOCK_BYTES)
-    return max(blocks, 1) * _STAGING_BLOCK_BYTES
 
 
 def _run_error(error: int, through_uring: bool) -> PlanError | ReplayError:

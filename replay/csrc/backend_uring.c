@@ -183,7 +183,7 @@ static int start_ready(struct uring_run *run, int64_t *wake)
 			continue;
 		}
 		if (is_data(slot->request))
-			transfer_begin(&run->loop, slot);
+			transfer_begin(slot);
 		queue(run, slot);
 		if (run->ring.queued < BATCH_MAX && slot->staged_bytes < BATCH_COPIED_BYTES)
 			continue;

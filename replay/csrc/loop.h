@@ -30,16 +30,15 @@ struct slot {
 	const struct loop_request *request;
 	int64_t start_ns, end_ns, result;
 	int fd;
-	bool staged, vectored, direct;
+	bool staged, vectored;
 	uint8_t *staging;
-	int64_t staged_from, staged_to; /* bytes of the request that staging holds */
 
 	int64_t done;       /* bytes moved */
 	int64_t piece;      /* the piece that `done` lies in, */
 	int64_t piece_done; /* and how far */
 
-	uint8_t *buffer;    /* the transfer under way: buffer, or iov when vectored */
-	int64_t transfer_bytes;
+	int64_t transfer_bytes; /* of the transfer under way, */
+	uint8_t *buffer;        /* with iov when vectored */
 	struct iovec *iov;
 	int iov_count;
 	int tries;
@@ -84,7 +83,7 @@ struct loop {
 	struct iovec *iovs;
 	uint32_t iov_capacity;
 	uint8_t *staging;
-	int64_t staging_size;
+	int64_t staging_size, staging_bytes; /* of all buffers, of one */
 	uint8_t **free_staging;
 	uint32_t staging_count, staging_free;
 	int64_t longest_transfer_bytes; /* straight from tape or into sink */
@@ -120,8 +119,15 @@ bool loop_finished(const struct loop *loop);
 int64_t loop_wake(struct loop *loop, int64_t wake);
 
 /* transfer.c: the bytes of one data request */
+struct transfer_needs {
+	int64_t segments, copied_bytes;
+};
+
+/* What the first transfer of a request needs, so as not to be cut. */
+struct transfer_needs transfer_survey(const struct loop *loop, const struct loop_request *request);
+/* Whether the request needs a staging buffer. */
 bool transfer_is_staged(const struct loop *loop, const struct loop_request *request);
-void transfer_begin(struct loop *loop, struct slot *slot);
+void transfer_begin(struct slot *slot);
 /* Set up buffer or iov for the next transfer. */
 void transfer_prepare(struct loop *loop, struct slot *slot);
 /* Account for a transfer that ended at `now`; true when the request is over. */

@@ -62,7 +62,7 @@ struct loop_request {
 	int32_t step;        /* ordinal of the checkpoint; -1: none (ignored by the loop) */
 	uint8_t op;
 	uint8_t fence;
-	uint8_t gather;      /* 0: copy pieces into a staging buffer; 1: vectored */
+	uint8_t gather;      /* 0: copy small pieces into a staging buffer; 1: none */
 	uint8_t may_be_short; /* a read that ends past the end of the file is whole */
 	uint8_t phase;        /* 0 other, 1 save, 2 load (ignored by the loop) */
 	uint8_t reserved[3];
@@ -107,7 +107,7 @@ struct loop_progress {
 struct loop_options {
 	uint32_t queue_depth;       /* per stream, >= 1 */
 	uint32_t stream_count;
-	int64_t staging_bytes;      /* per staged request, a multiple of 4096; 0: none needed */
+	int64_t staging_bytes;      /* per staged request, a multiple of 4096; 0: what is needed */
 	int64_t start_ns;           /* CLOCK_MONOTONIC: nothing starts earlier; 0: at once */
 	int32_t root_fd;            /* directory; no path leaves it */
 	uint8_t check_reads;        /* compare what was read with the tape */
@@ -126,7 +126,7 @@ struct loop_report {
 	uint64_t submissions;       /* io_uring_enter calls that submitted */
 	uint64_t resubmissions;     /* continuations of short transfers */
 	uint64_t retries;           /* EAGAIN, EINTR */
-	uint64_t staged_bytes;      /* copied into staging buffers */
+	uint64_t staged_bytes;      /* copied into or out of staging buffers */
 	uint64_t mismatched_bytes;  /* check_reads: bytes that differ */
 	int64_t first_mismatch;     /* lowest index of such a request, or -1 */
 	int64_t start_ns, end_ns;   /* of the whole run */

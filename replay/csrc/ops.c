@@ -29,7 +29,7 @@ static void perform_data(struct loop *loop, struct slot *slot)
 {
 	int64_t result;
 
-	transfer_begin(loop, slot);
+	transfer_begin(slot);
 	do {
 		transfer_prepare(loop, slot);
 		result = move_bytes(slot);

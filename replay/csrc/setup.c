@@ -13,6 +13,7 @@
 #include "loop.h"
 
 #define STAGING_BUDGET_BYTES (INT64_C(1) << 30) /* also the kernel's limit on a registered buffer */
+#define CHECK_STAGING_BYTES (64 << 20) /* checked reads are cut here: checking is not measured */
 #define SPARE_DESCRIPTORS 64
 
 /* The requests of this worker are the first so many of stream_order. */
@@ -52,28 +53,34 @@ static void survey_handles(struct loop *loop)
 	}
 }
 
-static bool survey_requests(struct loop *loop)
+static void survey_requests(struct loop *loop)
 {
-	int64_t longest = 0, span = tape_span(loop->tape);
-	bool staged = false;
+	int64_t longest = 0, staged = 0, segments = 1, span = tape_span(loop->tape);
 
 	for (int64_t i = 0; i < own_count(loop); i++) {
 		const struct loop_request *request = own_request(loop, i);
 
 		if (!is_data(request))
 			continue;
-		staged |= transfer_is_staged(loop, request);
+		struct transfer_needs needs = transfer_survey(loop, request);
+
+		if (request->op == LOOP_READ && loop->options->check_reads &&
+		    needs.copied_bytes > CHECK_STAGING_BYTES)
+			needs.copied_bytes = CHECK_STAGING_BYTES;
+		if (needs.copied_bytes > staged)
+			staged = needs.copied_bytes;
+		if (needs.segments > segments)
+			segments = needs.segments;
 		loop->reads |= request->op == LOOP_READ;
 		loop->writes |= request->op == LOOP_WRITE;
 		if (request->length > longest)
 			longest = request->length;
-		if (request->gather && request->piece_count > (int32_t)loop->iov_capacity)
-			loop->iov_capacity = request->piece_count;
 	}
 	loop->longest_transfer_bytes = longest < span ? longest : span;
-	if (loop->iov_capacity > IOV_CAPACITY_MAX)
-		loop->iov_capacity = IOV_CAPACITY_MAX;
-	return staged;
+	loop->iov_capacity = segments < IOV_CAPACITY_MAX ? segments : IOV_CAPACITY_MAX;
+	staged = (staged + DIRECT_BLOCK_BYTES - 1) & -(int64_t)DIRECT_BLOCK_BYTES;
+	loop->staging_bytes = staged && loop->options->staging_bytes ? loop->options->staging_bytes
+								     : staged;
 }
 
 static int setup_slots(struct loop *loop, uint32_t count)
@@ -94,7 +101,7 @@ static int setup_slots(struct loop *loop, uint32_t count)
 /* One buffer per slot, as far as the budget goes; requests then wait for a buffer. */
 static int setup_staging(struct loop *loop)
 {
-	int64_t bytes = loop->options->staging_bytes;
+	int64_t bytes = loop->staging_bytes;
 	int64_t affordable;
 
 	if (bytes < DIRECT_BLOCK_BYTES || bytes % DIRECT_BLOCK_BYTES)
@@ -184,16 +191,14 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 		return -ENOMEM;
 	allow_descriptors(job->handle_count);
 	survey_handles(loop);
-
-	bool staged = survey_requests(loop);
-
+	survey_requests(loop);
 	error = setup_streams(loop);
 	slots = error ? 0 : slots_wanted(loop);
 	if (!error)
 		error = setup_slots(loop, slots < slots_max ? slots : slots_max);
 	report->in_flight_wanted = slots;
 	report->in_flight_limit = loop->slot_count;
-	if (!error && staged) {
+	if (!error && loop->staging_bytes) {
 		error = setup_staging(loop);
 		if (loop->staging_count < loop->slot_count)
 			report->in_flight_limit = loop->staging_count;

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The bytes of one data request: where they come from or go to, how much one
- * system call may move, and what a short, failed or interrupted call means.
+ * The bytes of one data request: which are moved where they lie in memory and
+ * which are copied, how much one system call may move, and what a short,
+ * failed or interrupted call means.
+ *
+ * A joined request costs what an engine would pay for it: small pieces, and
+ * the edges of large ones that do not fall on a block, are copied together;
+ * the rest of a large piece goes from where it lies, in the same call.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,15 +17,35 @@
 
 #include "loop.h"
 
-/* What may follow the `moved` bytes of a request: a place among its pieces. */
+/* Below, a copy is cheaper than one more segment of a direct request. */
+#define COPY_BELOW_BYTES (64 * 1024)
+
+/* A place among the pieces of a request. */
 struct cursor {
 	const struct loop_piece *piece;
-	int64_t skip;
+	int64_t skip; /* bytes into the piece */
+	int64_t at;   /* bytes into the request */
+};
+
+/* Bytes that follow one another in memory: all of them copied, or all in one piece. */
+struct run {
+	bool copied;
+	int64_t length;
 };
 
 static int64_t min64(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
+}
+
+static int64_t round_down(int64_t n, int64_t unit)
+{
+	return n / unit * unit;
+}
+
+static int64_t round_up(int64_t n, int64_t unit)
+{
+	return round_down(n + unit - 1, unit);
 }
 
 /* The kernel moves at most INT_MAX, rounded down to pages, in one call. */
@@ -29,193 +54,292 @@ static int64_t transfer_max(void)
 	return INT_MAX & -sysconf(_SC_PAGESIZE);
 }
 
+static bool is_checked(const struct loop *loop, const struct loop_request *request)
+{
+	return request->op == LOOP_READ && loop->options->check_reads;
+}
+
+static bool is_direct(const struct loop *loop, const struct loop_request *request)
+{
+	return request->handle >= 0 && loop->handles[request->handle].direct;
+}
+
+/* What memory and file must agree modulo; 1 where a file system takes direct I/O at any place. */
 static int64_t memory_alignment(const struct loop_request *request)
 {
+	if (request->offset % DIRECT_SECTOR_BYTES)
+		return 1;
 	return request->offset % DIRECT_BLOCK_BYTES ? DIRECT_SECTOR_BYTES : DIRECT_BLOCK_BYTES;
 }
 
-/* Whether O_DIRECT can use the pieces where they lie. Phases are whole pages. */
-static bool pieces_are_aligned(const struct loop *loop, const struct loop_request *request)
+static bool is_last(const struct loop *loop, const struct loop_request *request,
+		    const struct loop_piece *piece)
 {
-	const struct loop_piece *piece = loop->job->pieces + request->first_piece;
-	int64_t alignment = memory_alignment(request);
+	return piece + 1 == loop->job->pieces + request->first_piece + request->piece_count;
+}
 
-	for (int i = 0; i < request->piece_count; i++, piece++) {
-		if (piece->file >= 0 && piece->offset % alignment)
-			return false;
-		if (i + 1 < request->piece_count && piece->length % alignment)
-			return false;
+/*
+ * Set the bytes of a piece, which begins `begin` bytes into the request, that are moved where they
+ * lie: from *low to *high, of the request. Without any, both are the piece's end.
+ *
+ * O_DIRECT asks that memory and file agree modulo a block. The payload does where it lies at its
+ * recorded place, because the phases of the tape are whole pages; a read may land anywhere.
+ */
+static void find_in_place(const struct loop *loop, const struct loop_request *request,
+			  const struct loop_piece *piece, int64_t begin, int64_t *low, int64_t *high)
+{
+	int64_t least = request->gather || request->piece_count == 1 ? 1 : COPY_BELOW_BYTES;
+	int64_t from = request->offset + begin, end = from + piece->length;
+	bool possible = !is_checked(loop, request);
+
+	*low = from;
+	*high = end;
+	if (is_direct(loop, request)) {
+		int64_t alignment = memory_alignment(request);
+
+		if (request->op == LOOP_WRITE && piece->file >= 0)
+			possible &= (piece->offset - from) % alignment == 0;
+		*low = round_up(from, alignment);
+		if (!is_last(loop, request, piece))
+			*high = round_down(end, alignment);
 	}
-	return true;
-}
-
-bool transfer_is_staged(const struct loop *loop, const struct loop_request *request)
-{
-	bool direct = request->handle >= 0 && loop->handles[request->handle].direct;
-
-	if (!is_data(request) || !request->length)
-		return false;
-	if (request->op == LOOP_READ && loop->options->check_reads)
-		return true;
-	if (request->piece_count > 1 && !request->gather)
-		return true;
-	/* A single read can be moved in the sink until it is aligned. */
-	if (request->op == LOOP_READ && request->piece_count == 1)
-		return false;
-	return direct && !pieces_are_aligned(loop, request);
-}
-
-void transfer_begin(struct loop *loop, struct slot *slot)
-{
-	const struct loop_request *request = slot->request;
-
-	slot->direct = request->handle >= 0 && loop->handles[request->handle].direct;
-	slot->vectored = request->gather && request->piece_count > 1 &&
-			 !(slot->staged && slot->direct && !pieces_are_aligned(loop, request));
-	slot->staged_from = slot->staged_to = 0;
-	slot->done = 0;
-	slot->piece = request->first_piece;
-	slot->piece_done = 0;
-	slot->tries = 0;
+	if (!possible || *high - *low < least)
+		*low = *high = end;
+	*low -= request->offset;
+	*high -= request->offset;
 }
 
 static struct cursor cursor_at(const struct loop *loop, const struct slot *slot)
 {
-	return (struct cursor){ loop->job->pieces + slot->piece, slot->piece_done };
+	return (struct cursor){ loop->job->pieces + slot->piece, slot->piece_done, slot->done };
 }
 
-/* The next run of bytes inside one piece, at most `limit` long; the cursor moves past it. */
-static struct loop_piece cursor_run(struct cursor *cursor, int64_t limit)
+/* To the next byte of the request; only where there is one. */
+static void cursor_settle(struct cursor *cursor)
 {
 	while (cursor->skip == cursor->piece->length) {
 		cursor->piece++;
 		cursor->skip = 0;
 	}
-	struct loop_piece run = {
+}
+
+static void cursor_move(struct cursor *cursor, int64_t length)
+{
+	cursor->skip += length;
+	cursor->at += length;
+}
+
+/* The next bytes inside one piece, at most `limit`; the cursor moves past them. */
+static struct loop_piece cursor_take(struct cursor *cursor, int64_t limit)
+{
+	cursor_settle(cursor);
+
+	struct loop_piece part = {
 		.offset = cursor->piece->offset + cursor->skip,
 		.length = min64(cursor->piece->length - cursor->skip, limit),
 		.file = cursor->piece->file,
 	};
 
-	cursor->skip += run.length;
+	cursor_move(cursor, part.length);
+	return part;
+}
+
+/* The run that the next bytes of the request, at most `limit`, belong to, inside one piece. */
+static struct run next_run(const struct loop *loop, const struct loop_request *request,
+			   struct cursor *cursor, int64_t limit)
+{
+	int64_t low, high, begin;
+	struct run run;
+
+	cursor_settle(cursor);
+	begin = cursor->at - cursor->skip;
+	find_in_place(loop, request, cursor->piece, begin, &low, &high);
+	run.copied = cursor->at < low || cursor->at >= high;
+	if (cursor->at < low)
+		run.length = low - cursor->at;
+	else if (!run.copied)
+		run.length = min64(high - cursor->at, tape_span(loop->tape));
+	else
+		run.length = begin + cursor->piece->length - cursor->at;
+	run.length = min64(run.length, limit);
 	return run;
 }
 
-/* Copy the pieces of the next `length` bytes into staging. */
-static void stage_pieces(struct loop *loop, struct slot *slot, int64_t length)
+struct transfer_needs transfer_survey(const struct loop *loop, const struct loop_request *request)
 {
-	struct cursor cursor = cursor_at(loop, slot);
+	struct transfer_needs needs = { 0 };
+	int64_t length = min64(request->length, transfer_max());
+	struct cursor cursor = { loop->job->pieces + request->first_piece, 0, 0 };
+	bool copied = false;
 
-	for (int64_t at = 0; at < length;) {
-		struct loop_piece run = cursor_run(&cursor, length - at);
+	while (cursor.at < length) {
+		struct run run = next_run(loop, request, &cursor, length - cursor.at);
 
-		tape_read(loop->tape, run.file, run.offset, run.length, slot->staging + at);
-		at += run.length;
+		needs.segments += !(copied && run.copied);
+		needs.copied_bytes += run.copied ? run.length : 0;
+		copied = run.copied;
+		cursor_move(&cursor, run.length);
 	}
-	slot->staged_bytes += length;
+	return needs;
+}
+
+bool transfer_is_staged(const struct loop *loop, const struct loop_request *request)
+{
+	struct cursor cursor = { loop->job->pieces + request->first_piece, 0, 0 };
+
+	if (!is_data(request))
+		return false;
+	if (is_checked(loop, request))
+		return request->length > 0;
+	while (cursor.at < request->length) {
+		struct run run = next_run(loop, request, &cursor, request->length - cursor.at);
+
+		if (run.copied)
+			return true;
+		cursor_move(&cursor, run.length);
+	}
+	return false;
+}
+
+void transfer_begin(struct slot *slot)
+{
+	slot->done = 0;
+	slot->piece = slot->request->first_piece;
+	slot->piece_done = 0;
+	slot->tries = 0;
+}
+
+/* Copy the next `length` bytes of payload to `out`. */
+static void copy_pieces(struct loop *loop, struct cursor *cursor, int64_t length, uint8_t *out)
+{
+	while (length > 0) {
+		struct loop_piece part = cursor_take(cursor, length);
+
+		tape_read(loop->tape, part.file, part.offset, part.length, out);
+		out += part.length;
+		length -= part.length;
+	}
 }
 
 /* Hand what was read into staging to where the pieces would have it. */
-static void scatter_pieces(struct loop *loop, struct slot *slot, int64_t length)
+static void scatter_pieces(struct loop *loop, struct cursor *cursor, int64_t length,
+			   const uint8_t *data)
 {
-	struct cursor cursor = cursor_at(loop, slot);
-	const uint8_t *data = slot->staging + (slot->done - slot->staged_from);
+	while (length > 0) {
+		struct loop_piece part = cursor_take(cursor, length);
 
-	for (int64_t at = 0; at < length;) {
-		struct loop_piece run = cursor_run(&cursor, length - at);
-
-		tape_store(loop->tape, run.file, run.offset, run.length, data + at);
-		at += run.length;
-	}
-	slot->staged_bytes += length;
-}
-
-static void check_pieces(struct loop *loop, struct slot *slot, int64_t length)
-{
-	struct cursor cursor = cursor_at(loop, slot);
-	const uint8_t *data = slot->staging + (slot->done - slot->staged_from);
-
-	for (int64_t at = 0; at < length;) {
-		struct loop_piece run = cursor_run(&cursor, length - at);
-
-		slot->mismatched_bytes +=
-			tape_compare(loop->tape, run.file, run.offset, run.length, data + at);
-		at += run.length;
+		tape_store(loop->tape, part.file, part.offset, part.length, data);
+		data += part.length;
+		length -= part.length;
 	}
 }
 
-/* Fill the staging window that the next transfer lies in. */
-static void prepare_staging(struct loop *loop, struct slot *slot)
+static int64_t compare_pieces(struct loop *loop, struct cursor *cursor, int64_t length,
+			      const uint8_t *data)
 {
-	if (slot->done < slot->staged_to)
-		return;
-	slot->staged_from = slot->done;
-	slot->staged_to = slot->done + min64(slot->request->length - slot->done,
-					     min64(loop->options->staging_bytes, transfer_max()));
-	if (slot->request->op == LOOP_WRITE)
-		stage_pieces(loop, slot, slot->staged_to - slot->staged_from);
-}
+	int64_t different = 0;
 
-static uint8_t *place_of(const struct loop *loop, const struct slot *slot,
-			 const struct loop_piece *run)
-{
-	if (slot->request->op == LOOP_WRITE)
-		return (uint8_t *)tape_source(loop->tape, run->file, run->offset);
-	return tape_sink(loop->tape, run->file, run->offset);
-}
+	while (length > 0) {
+		struct loop_piece part = cursor_take(cursor, length);
 
-static void prepare_vector(struct loop *loop, struct slot *slot)
-{
-	struct cursor cursor = cursor_at(loop, slot);
-	int64_t window = slot->staged ? slot->staged_to - slot->done : transfer_max();
-	int64_t left = min64(slot->request->length - slot->done, window);
-	uint8_t *staged = slot->staging + (slot->done - slot->staged_from);
-
-	slot->transfer_bytes = 0;
-	slot->iov_count = 0;
-	while (left > 0 && slot->iov_count < (int)loop->iov_capacity) {
-		struct loop_piece run = cursor_run(&cursor, min64(left, tape_span(loop->tape)));
-		struct iovec *iov = &slot->iov[slot->iov_count++];
-
-		iov->iov_base = slot->staged ? staged + slot->transfer_bytes
-					     : place_of(loop, slot, &run);
-		iov->iov_len = run.length;
-		slot->transfer_bytes += run.length;
-		left -= run.length;
+		different += tape_compare(loop->tape, part.file, part.offset, part.length, data);
+		data += part.length;
+		length -= part.length;
 	}
+	return different;
 }
 
-/* Straight from the tape, or into the sink; an O_DIRECT read at an aligned place near by. */
-static void prepare_in_place(struct loop *loop, struct slot *slot)
+/* Where the next bytes lie, or go; an O_DIRECT read at an aligned place near by. */
+static uint8_t *place_of(const struct loop *loop, const struct loop_request *request,
+			 struct cursor *cursor, int64_t length)
 {
-	const struct loop_request *request = slot->request;
-	int64_t limit = min64(transfer_max(), tape_span(loop->tape));
-	struct cursor cursor = cursor_at(loop, slot);
-	struct loop_piece run = { .file = -1 };
+	int64_t at = request->offset + cursor->at;
+	struct loop_piece part = cursor_take(cursor, length);
+	uint8_t *place;
 
-	if (request->length > slot->done)
-		run = cursor_run(&cursor, limit);
-	slot->transfer_bytes = run.length;
-	slot->buffer = place_of(loop, slot, &run);
-	if (slot->direct && request->op == LOOP_READ)
-		slot->buffer += ((request->offset + slot->done) % DIRECT_BLOCK_BYTES) -
-				(int64_t)((uintptr_t)slot->buffer % DIRECT_BLOCK_BYTES);
+	if (request->op == LOOP_WRITE)
+		return (uint8_t *)tape_source(loop->tape, part.file, part.offset);
+	place = tape_sink(loop->tape, part.file, part.offset);
+	if (is_direct(loop, request))
+		place += at % DIRECT_BLOCK_BYTES - (int64_t)((uintptr_t)place % DIRECT_BLOCK_BYTES);
+	return place;
+}
+
+static bool is_staging(const struct loop *loop, const struct slot *slot, const struct iovec *iov)
+{
+	const uint8_t *base = iov->iov_base;
+
+	return slot->staged && base >= slot->staging && base < slot->staging + loop->staging_bytes;
+}
+
+/* Add a run to the transfer; false when there is no room for it. */
+static bool add_run(struct loop *loop, struct slot *slot, struct cursor *cursor, struct run run,
+		    int64_t *used)
+{
+	struct iovec *last = slot->iov_count ? &slot->iov[slot->iov_count - 1] : NULL;
+	bool joins = run.copied && last && is_staging(loop, slot, last);
+	uint8_t *place = slot->staging + *used;
+
+	if (run.copied)
+		run.length = min64(run.length, loop->staging_bytes - *used);
+	if (!run.length || (!joins && slot->iov_count == (int)loop->iov_capacity))
+		return false;
+	if (!run.copied) {
+		place = place_of(loop, slot->request, cursor, run.length);
+	} else if (slot->request->op == LOOP_WRITE) {
+		copy_pieces(loop, cursor, run.length, place);
+		slot->staged_bytes += run.length;
+	} else {
+		cursor_move(cursor, run.length);
+	}
+	*used += run.copied ? run.length : 0;
+	if (joins)
+		last->iov_len += run.length;
+	else
+		slot->iov[slot->iov_count++] = (struct iovec){ place, run.length };
+	slot->transfer_bytes += run.length;
+	return true;
 }
 
 void transfer_prepare(struct loop *loop, struct slot *slot)
 {
-	if (slot->staged)
-		prepare_staging(loop, slot);
-	if (slot->vectored) {
-		prepare_vector(loop, slot);
-		return;
+	const struct loop_request *request = slot->request;
+	int64_t limit = min64(request->length - slot->done, transfer_max()), used = 0;
+	struct cursor cursor = cursor_at(loop, slot);
+
+	slot->transfer_bytes = 0;
+	slot->iov_count = 0;
+	while (slot->transfer_bytes < limit) {
+		struct run run = next_run(loop, request, &cursor, limit - slot->transfer_bytes);
+
+		if (!add_run(loop, slot, &cursor, run, &used))
+			break;
 	}
-	if (!slot->staged) {
-		prepare_in_place(loop, slot);
-		return;
+	slot->vectored = slot->iov_count > 1;
+	slot->buffer = slot->iov_count ? slot->iov[0].iov_base
+				       : (uint8_t *)tape_source(loop->tape, -1, 0);
+}
+
+/* Take the `length` bytes that were read out of staging. */
+static void unstage(struct loop *loop, struct slot *slot, int64_t length)
+{
+	struct cursor cursor = cursor_at(loop, slot);
+	bool checked = is_checked(loop, slot->request);
+
+	for (int i = 0; length > 0; i++) {
+		const struct iovec *iov = &slot->iov[i];
+		int64_t part = min64(iov->iov_len, length);
+
+		length -= part;
+		if (!is_staging(loop, slot, iov)) {
+			cursor_take(&cursor, part);
+		} else if (checked) {
+			slot->mismatched_bytes += compare_pieces(loop, &cursor, part, iov->iov_base);
+		} else {
+			scatter_pieces(loop, &cursor, part, iov->iov_base);
+			slot->staged_bytes += part;
+		}
 	}
-	slot->buffer = slot->staging + (slot->done - slot->staged_from);
-	slot->transfer_bytes = slot->staged_to - slot->done;
 }
 
 static void move_on(struct loop *loop, struct slot *slot, int64_t moved)
@@ -247,7 +371,7 @@ static bool give_up(struct slot *slot, int64_t result, int64_t now)
 bool transfer_advance(struct loop *loop, struct slot *slot, int64_t result, int64_t now)
 {
 	const struct loop_request *request = slot->request;
-	bool read = request->op == LOOP_READ;
+	bool read = request->op == LOOP_READ, checked = is_checked(loop, request);
 
 	if ((result == -EAGAIN || result == -EINTR) && slot->tries < RETRIES_MAX) {
 		back_off(slot->tries++);
@@ -257,17 +381,17 @@ bool transfer_advance(struct loop *loop, struct slot *slot, int64_t result, int6
 	if (result < 0)
 		return give_up(slot, result, now);
 	slot->tries = 0;
-	if (read && slot->staged && request->piece_count > 1 && !request->gather)
-		scatter_pieces(loop, slot, result);
+	if (read && slot->staged && !checked)
+		unstage(loop, slot, result);
 
 	bool whole = slot->done + result == request->length;
 	bool shorter = result < slot->transfer_bytes;
 	bool over = whole || !result || (read && shorter && request->may_be_short);
 
 	if (over) /* the copying above counts, the checking below does not */
-		give_up(slot, slot->done + result, read && slot->staged ? clock_ns() : now);
-	if (read && loop->options->check_reads)
-		check_pieces(loop, slot, result);
+		give_up(slot, slot->done + result, read && slot->staged && !checked ? clock_ns() : now);
+	if (checked)
+		unstage(loop, slot, result);
 	move_on(loop, slot, result);
 	slot->resubmissions += shorter && !over;
 	return over;

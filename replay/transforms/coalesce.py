@@ -27,7 +27,13 @@ class Coalesce:
 
     Attributes:
         size_bytes: the most a joined request has.
-        gather: `copy` the parts into one buffer, or hand them over as they are, `vectored`.
+        gather: `copy` small parts together, or hand every part over as it is, `vectored`.
+
+    A replay pays for the copying as an engine would: parts of less than 64 KiB, and what direct
+    I/O leaves over of larger ones at the edges of blocks, are copied into one buffer; the rest of
+    a large part goes from where it lies, in the same request. This takes the engine's memory to
+    be laid out like the file, modulo a block, as a staging buffer is; a device that asks for less
+    alignment (NVMe: 4 bytes) does without.
 
     >>> from iotrace.replay.sketch import listing, sketch
     >>> plan = sketch('''

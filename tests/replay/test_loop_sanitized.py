@@ -7,15 +7,22 @@ from pathlib import Path
 import pytest
 
 CSRC = Path(__file__).parents[2] / "replay" / "csrc"
-PROGRAM = Path(__file__).parent / "csrc" / "test_loop.c"
+PROGRAMS = Path(__file__).parent / "csrc"
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-@pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
-def test_the_loop_is_clean_under_sanitizers(tmp_path: Path, sanitizers: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "sanitizers"),
+    [
+        ("test_loop", "address,undefined"),
+        ("test_loop", "thread"),
+        ("test_transfer", "address,undefined"),
+    ],
+)
+def test_the_loop_is_clean_under_sanitizers(tmp_path: Path, name: str, sanitizers: str) -> None:
     """C that is handed a stranger's trace must not be trusted by reading it."""
-    program = tmp_path / "test_loop"
-    sources = [PROGRAM, *sorted(CSRC.glob("*.c"))]
+    program = tmp_path / name
+    sources = [PROGRAMS / f"{name}.c", *sorted(CSRC.glob("*.c"))]
     flags = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}"]
     sanitize = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
     subprocess.run(

@@ -65,7 +65,9 @@ class ShapePanel:
     ] = None
     gather: Annotated[
         bool,
-        Option("--gather", help="Join by vectored requests instead of a copy into one buffer."),
+        Option(
+            "--gather", help="Join by vectored requests instead of copying small parts together."
+        ),
     ] = False
     align: Annotated[
         bool, Option("--align", help="Move extents to multiples of a block, and pad.")

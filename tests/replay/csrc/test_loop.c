@@ -269,11 +269,12 @@ static void test_retries(struct tape *tape)
 	struct loop_job job = { .requests = &request, .request_count = 1, .pieces = &piece,
 				.piece_count = 1 };
 	struct loop_options options = { .queue_depth = 1 };
-	struct loop loop = { .job = &job, .options = &options, .tape = tape };
-	struct slot slot = { .request = &request };
+	struct loop loop = { .job = &job, .options = &options, .tape = tape, .iov_capacity = 1 };
+	struct iovec iov;
+	struct slot slot = { .request = &request, .iov = &iov };
 	int tries = 0;
 
-	transfer_begin(&loop, &slot);
+	transfer_begin(&slot);
 	transfer_prepare(&loop, &slot);
 	CHECK(!transfer_advance(&loop, &slot, -EINTR, 1));
 	CHECK(!transfer_advance(&loop, &slot, 40, 1));
@@ -283,7 +284,7 @@ static void test_retries(struct tape *tape)
 		CHECK(++tries <= RETRIES_MAX);
 	CHECK(tries == RETRIES_MAX && slot.result == -EAGAIN && slot.end_ns == 2);
 
-	transfer_begin(&loop, &slot);
+	transfer_begin(&slot);
 	transfer_prepare(&loop, &slot);
 	CHECK(!transfer_advance(&loop, &slot, 40, 3));
 	transfer_prepare(&loop, &slot);
