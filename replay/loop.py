@@ -1,10 +1,9 @@
 """The C replay loop as Python sees it: the tape, the two ways to run a job, whole files."""
 
+import _thread
 import errno
 import mmap
 import os
-import signal
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from iotrace.traces.errors import PlanError, ReplayError
 TAPE_BYTES = 1 << 28
 # Contiguous bytes behind any position: the most one system call moves.
 SPAN_BYTES = 1 << 31
+_STOP_POLL_SECONDS = 0.05
 _TAPE_MEMORY_SHARE = 64  # of the memory there is; tape and sink take two such shares
 
 _FEATURES = {
@@ -256,33 +256,44 @@ def _run(
 def _stoppable(stop: Any, function: Callable[..., int], *arguments: Any) -> int:
     """Call the loop in a thread; an exception here, such as Ctrl-C's, ends it before it goes on.
 
-    What is in flight is waited for: the kernel still works on the buffers.
+    What is in flight is waited for: the kernel still works on the buffers. An exception may come
+    between any two steps here, so nothing more than plain locks is used: Event and Thread can be
+    left locked by it, and then wait for ever.
     """
     result: list[int] = []
-    ended = threading.Event()  # Thread.join() calls an interrupted thread ended
+    begun: list[bool] = []
+    abandoned: list[bool] = []
+    ended: list[bool] = []
+    gate, finished = _thread.allocate_lock(), _thread.allocate_lock()
+    gate.acquire()
+    finished.acquire()
 
     def work() -> None:
+        gate.acquire()
         try:
-            result.append(function(*arguments))
+            if not abandoned:
+                result.append(function(*arguments))
         finally:
-            ended.set()
+            ended.append(True)
+            finished.release()
 
-    # Signals wait until the thread is there: one in between would leave it running by itself.
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         try:
-            threading.Thread(target=work).start()
+            _thread.start_new_thread(work, ())
         except RuntimeError as error:
-            ended.set()
             raise ReplayError("no thread can be started; raise `ulimit -u`") from error
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        ended.wait()
+        begun.append(True)
+        gate.release()
+        finished.acquire()
     except BaseException:
-        stop[0] = 1
-        while not ended.is_set():
+        while not ended and not abandoned:
             with suppress(BaseException):
-                ended.wait()
+                stop[0] = 1
+                if not begun:  # whether there is a thread is not known: it must not go on
+                    abandoned.append(True)
+                if gate.locked():
+                    gate.release()
+                finished.acquire(timeout=_STOP_POLL_SECONDS)
         raise
     return result[0]
 

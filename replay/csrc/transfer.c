@@ -17,8 +17,11 @@
 
 #include "loop.h"
 
-/* Below, a copy is cheaper than one more segment of a direct request. */
-#define COPY_BELOW_BYTES (64 * 1024)
+/*
+ * From here on one more segment costs less than a copy: on a virtual disk, direct writes of 8 MiB
+ * took 0.77 of the time with pieces of 16 KiB in place (1.4 with 4 KiB), reads 1.03 (1.9).
+ */
+#define COPY_BELOW_BYTES (16 * 1024)
 
 /* A place among the pieces of a request. */
 struct cursor {

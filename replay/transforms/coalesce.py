@@ -29,7 +29,7 @@ class Coalesce:
         size_bytes: the most a joined request has.
         gather: `copy` small parts together, or hand every part over as it is, `vectored`.
 
-    A replay pays for the copying as an engine would: parts of less than 64 KiB, and what direct
+    A replay pays for the copying as an engine would: parts of less than 16 KiB, and what direct
     I/O leaves over of larger ones at the edges of blocks, are copied into one buffer; the rest of
     a large part goes from where it lies, in the same request. This takes the engine's memory to
     be laid out like the file, modulo a block, as a staging buffer is; a device that asks for less

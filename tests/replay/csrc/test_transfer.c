@@ -43,7 +43,7 @@ static int64_t below(int64_t bound)
 
 static int64_t a_length(void)
 {
-	static const int64_t AROUND[] = { 1, 511, 4095, 65535, 69631, 73728 };
+	static const int64_t AROUND[] = { 1, 511, 4095, 16383, 20479, 24576 };
 
 	switch (below(3)) {
 	case 0:
@@ -51,7 +51,7 @@ static int64_t a_length(void)
 	case 1:
 		return AROUND[below(6)] + below(3);
 	default:
-		return 60000 + below(200000);
+		return 15000 + below(200000);
 	}
 }
 
@@ -122,7 +122,7 @@ static void expect(const struct tape *tape, const struct trial *trial, uint8_t *
 static int64_t copied_bytes(const struct trial *trial)
 {
 	const struct loop_request *request = &trial->request;
-	int64_t least = request->gather || request->piece_count == 1 ? 1 : 65536;
+	int64_t least = request->gather || request->piece_count == 1 ? 1 : 16384;
 	int64_t block = !trial->direct ? 1 : request->offset % 4096 ? 512 : 4096;
 	int64_t at = request->offset, copied = 0;
 
