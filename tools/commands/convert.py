@@ -26,7 +26,7 @@ from iotrace.traces.formats.table import (
 )
 from iotrace.traces.reader import read_trace
 from iotrace.traces.scope import Selection
-from iotrace.traces.stores import SUFFIX
+from iotrace.traces.stores import SUFFIX, is_remote, local_path
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
@@ -177,9 +177,9 @@ def _describe(trace: Trace, target: Path) -> None:
 
 def _is_trace(source: str) -> bool:
     """Return whether `source` is a trace, or a URI of one."""
-    if "://" in source:
+    if is_remote(source):
         return True
-    path = Path(source)
+    path = local_path(source)
     if path.is_dir():
         return any(path.glob(f"[!._]*{SUFFIX}"))
     if not path.is_file():

@@ -33,7 +33,9 @@ def write(trace: Trace, target: Path) -> list[str]:
     found = actions(trace, left)
     if not len(found):
         raise TraceFormatError("the trace holds no request that fio could issue")
-    streams = sorted(set(zip(found.process.tolist(), found.thread.tolist(), strict=True)))
+    # A log without a read or a write is one that fio refuses.
+    moving = found.where((found.kind == _READ) | (found.kind == _WRITE))
+    streams = sorted(set(zip(moving.process.tolist(), moving.thread.tolist(), strict=True)))
     if len(streams) > _MOST_JOBS:
         raise TraceFormatError(
             f"the trace has {len(streams)} threads, more than {_MOST_JOBS} fio jobs; "

@@ -53,8 +53,8 @@ class Card:
             "libraries": {name: list(versions) for name, versions in self.libraries.items()}
         }
 
-    def to_markdown(self, title: str) -> str:
-        """Return the card as a page called `title`."""
+    def to_markdown(self, title: str, keyed_paths: bool = True) -> str:
+        """Return the card as a page called `title`; `keyed_paths`: as sharing makes them."""
         rows = {
             "engine": ", ".join(self.engines) or "unknown",
             "versions": ", ".join(f"{n} {' / '.join(v)}" for n, v in self.libraries.items())
@@ -84,13 +84,10 @@ class Card:
         if self.missing:
             lines += ["", "What is missing:", ""]
             lines += [f"- {_cell(problem)}" for problem in self.missing]
-        lines += [
-            "",
-            "Paths are pseudonyms, the same for the same name; numbering, extensions and depth are "
-            "real. Times",
-            "count from the first request. `iotrace check --digest` proves that a copy holds this "
-            "workload.",
-        ]
+        if keyed_paths:
+            lines += ["", "Paths are pseudonyms, the same for the same name; numbering, extensions"]
+            lines += ["and depth are real. Times count from the first request."]
+        lines += ["", "`iotrace check --digest` proves that a copy holds this work."]
         return "\n".join(lines) + "\n"
 
 

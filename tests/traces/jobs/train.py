@@ -1,6 +1,6 @@
 """Saves and loads the parameters and moments of a small GPT with one engine.
 
-Usage: train.py ENGINE PATH; under torchrun for dcp
+Usage: train.py ENGINE PATH [save|restore]; under torchrun for dcp and torchsnapshot-ranks
 """
 
 import logging
@@ -40,21 +40,35 @@ def make_state(dtype):
     return state
 
 
-def run_torch_save(path):
-    torch.save(make_state(torch.bfloat16), f"{path}/step100.pt")
-    torch.load(f"{path}/step100.pt")
+def run_torch_save(path, does):
+    if "save" in does:
+        torch.save(make_state(torch.bfloat16), f"{path}/step100.pt")
+    if "restore" in does:
+        torch.load(f"{path}/step100.pt")
 
 
-def run_torchsnapshot(path):
+def run_torchsnapshot(path, does):
     from torchsnapshot import Snapshot, StateDict
 
     # In single precision: TorchSnapshot 0.1.0 fails on bfloat16 with torch 2.13.
     app = {"train": StateDict(**make_state(torch.float32))}
-    Snapshot.take(f"{path}/step100", app)
-    Snapshot(f"{path}/step100").restore(app)
+    if "save" in does:
+        Snapshot.take(f"{path}/step100", app)
+    if "restore" in does:
+        Snapshot(f"{path}/step100").restore(app)
 
 
-def run_dcp(path):
+def run_torchsnapshot_ranks(path, does):
+    """Each rank has a state of its own."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    run_torchsnapshot(path, does)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def run_dcp(path, does):
     """Save and load with each rank's rows of each tensor."""
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
@@ -71,8 +85,10 @@ def run_dcp(path):
         return DTensor.from_local(local, mesh, [Shard(0)], run_check=False, **place)
 
     state = {name: sharded(tensor) for name, tensor in make_state(torch.bfloat16).items()}
-    dcp.save(state, checkpoint_id=f"{path}/step100")
-    dcp.load(state, checkpoint_id=f"{path}/step100")
+    if "save" in does:
+        dcp.save(state, checkpoint_id=f"{path}/step100")
+    if "restore" in does:
+        dcp.load(state, checkpoint_id=f"{path}/step100")
     dist.barrier()
     dist.destroy_process_group()
 
@@ -80,5 +96,10 @@ def run_dcp(path):
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.disable()
-    runs = {"torch-save": run_torch_save, "torchsnapshot": run_torchsnapshot, "dcp": run_dcp}
-    runs[sys.argv[1]](sys.argv[2])
+    runs = {
+        "torch-save": run_torch_save,
+        "torchsnapshot": run_torchsnapshot,
+        "torchsnapshot-ranks": run_torchsnapshot_ranks,
+        "dcp": run_dcp,
+    }
+    runs[sys.argv[1]](sys.argv[2], sys.argv[3:] or ("save", "restore"))
