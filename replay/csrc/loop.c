@@ -282,6 +282,8 @@ static bool has_failed(const struct slot *slot)
 {
 	const struct loop_request *request = slot->request;
 
+	if (request->op == LOOP_MKDIR && slot->result == -EEXIST)
+		return false; /* a folder that files were prepared in */
 	if (slot->result < 0)
 		return true;
 	return is_data(request) && slot->result < request->length &&

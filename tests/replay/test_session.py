@@ -33,9 +33,12 @@ from iotrace.replay.transforms.split import Split
 from iotrace.replay.verify import find_mismatch
 from iotrace.traces.errors import IotraceError, PlanError, ReplayError
 from iotrace.traces.metadata import Metadata
+from iotrace.traces.reader import read_trace
 from iotrace.traces.summary import summarize
 
 from .seccomp import IO_URING_SETUP, forbid
+
+CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
 
 NOTHING = RecordedSummary(0, 0, 0, 0, 0, 0.0, 0.0)
 SAVE_AND_LOAD = """
@@ -486,6 +489,16 @@ def test_a_request_that_fails_is_told_in_words(tmp_path: Path) -> None:
     assert outcome.errors == ("open, b: No such file or directory (request 4)",
                               "1 request left undone")  # fmt: skip
     assert outcome.failed
+
+
+@pytest.mark.parametrize("executor", ["io_uring", "posix"])
+def test_a_folder_that_is_there_does_not_end_the_run(tmp_path: Path, executor: str) -> None:
+    """The restore alone finds the folder that its files were prepared in."""
+    recording = read_trace(CORPUS / "dcp.parquet")
+    plan = Select(ops=("read",))(plan_from_trace(recording))
+    outcome = run(plan, tmp_path, executor=executor)
+    assert not outcome.failed, outcome.errors
+    assert outcome.repetitions[0].moved.bytes_read == summarize(recording).bytes_read
 
 
 def test_latencies_are_of_reads_and_writes_in_all_repetitions(tmp_path: Path) -> None:
