@@ -81,15 +81,19 @@ def differing(one: Setting, other: Setting) -> tuple[str, ...]:
 def screening(settings: Sequence[Setting], count: int, seed: int = 0) -> list[Setting]:
     """Return about `count` settings to try first.
 
-    The single changes to `BASE` come first, and those to direct I/O and to joined direct I/O, so
+    The corners that are most often the answer come first, as time may be short: direct I/O, alone,
+    several at a time, and joined. Then the single changes to `BASE` and to joined direct I/O, so
     that effects can be told alone and together; then whatever evens out how often each level
     occurs.
     """
-    chosen: dict[Setting, None] = {}
     sizes = sorted({setting.coalesce_bytes for setting in settings})
     middle = sizes[len(sizes) // 2]
-    for center in (BASE, replace(BASE, direct=True, coalesce_bytes=middle, queue_depth=8)):
-        chosen |= dict.fromkeys(neighbours(center, settings))
+    joined = replace(BASE, direct=True, coalesce_bytes=middle, queue_depth=8)
+    corners = (BASE, replace(BASE, direct=True), replace(BASE, direct=True, queue_depth=8), joined)
+    chosen: dict[Setting, None] = dict.fromkeys(c for c in corners if c in settings)
+    around = (neighbours(joined, settings), neighbours(BASE, settings))
+    for pair in itertools.zip_longest(*around):
+        chosen |= dict.fromkeys(setting for setting in pair if setting is not None)
     for center in (replace(BASE, direct=True), replace(BASE, coalesce_bytes=middle)):
         chosen |= dict.fromkeys(n for n in neighbours(center, settings) if len(chosen) < count)
     left = [setting for setting in settings if setting not in chosen]

@@ -106,11 +106,7 @@ class Sweep:
         self._deadline = self._begin
 
     def run(self, tasks: Sequence[Task]) -> SweepResult:
-        """Run every task in its share of the time; return the result.
-
-        Raises:
-            ReplayError: no setting of an op can be run.
-        """
+        """Run every task in its share of the time; return the result."""
         end = time.monotonic() + self.result.budget_seconds
         for number, task in enumerate(tasks):
             now = time.monotonic()
@@ -136,7 +132,7 @@ class Sweep:
         self._measure_all(task.op, [s for s in first if s not in known and s != BASE], screened_at)
         medians = self._medians(task.op)
         if not medians:
-            raise ReplayError(f"no setting of {self._stage} could be run; see --json for causes")
+            return  # what was dropped says why
         guessed = predict(medians, task.settings)
         untried = sorted(
             (s for s in task.settings if s not in medians and not self._is_dropped(task.op, s)),
@@ -148,7 +144,8 @@ class Sweep:
         while self._left() > self._cost(task.op):
             survivors = self._ranked(task.op, survivors)
             fewer = max(_FINALISTS, (len(survivors) + 1) // 2)
-            survivors = survivors[:fewer]
+            affordable = int(self._left() / self._cost(task.op))  # a whole round, or no order helps
+            survivors = survivors[: max(1, min(fewer, affordable - 1))]
             if len(survivors) <= _FINALISTS and self._is_settled(task.op, survivors):
                 return
             # The setting it is all compared with keeps up, so that its interval is as good.

@@ -35,7 +35,7 @@ def print_sweep(terminal: Terminal, found: SweepResult) -> None:
     facts = [("sweep", f"{found.trace} in {found.root} ({found.file_system})")]
     runs = plural(len(found.runs), "run")
     facts.append(("spent", f"{format_duration(found.spent_seconds)}, {runs}"))
-    for op in found.ops:
+    for op in found.settings:
         facts.append((NAMES[op], verdict_on(found, op)))
     print_facts(terminal, facts)
     if not found.finished:
@@ -194,7 +194,7 @@ def _print_effects(terminal: Terminal, found: SweepResult, op: str) -> None:
                 _times(single.get(key)),
                 NONE if key[0] == "direct" else _times(direct.get(key)),
                 _times(effect),
-                f"{effect.low:.2f} - {effect.high:.2f}",
+                f"{effect.low:.2f} - {effect.high:.2f}" if effect.low < effect.high else NONE,
                 str(effect.pairs),
             )
         )

@@ -15,13 +15,14 @@ from typing import Annotated
 import typer
 
 from iotrace.replay.build import plan_from_trace
-from iotrace.replay.factors import Setting, default_levels, factorial
+from iotrace.replay.factors import BASE, Setting, default_levels, factorial
 from iotrace.replay.plan import Plan
 from iotrace.replay.probe import probe
 from iotrace.replay.probe_cache import load_probe
 from iotrace.replay.sweep import Sweep, Task, distinct, least_runs
 from iotrace.replay.sweep_result import Dropped, SweepResult
 from iotrace.replay.target import file_system_of
+from iotrace.replay.transforms.aggregate import LAYOUTS
 from iotrace.replay.workspace import peak_bytes
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.durations import format_duration, parse_duration
@@ -38,6 +39,7 @@ from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
 _BUDGET_SECONDS = 300.0
+_PLANS_BYTES = 1 << 30  # of plans kept in memory
 _SPARE = 1.05  # of the space that a run takes
 _PROBE_SECONDS = 1.0
 _WALL_OVER_RUN = 2.5  # preparing, syncing and removing files beside the timed part
@@ -80,9 +82,10 @@ def sweep(
 ) -> int:
     """Find the fastest way to save and to restore the recorded data on this storage.
 
-    Tries combinations of coalescing, alignment, buffered or direct I/O, executor and queue depth
-    (a save until it is durable, a restore from cold storage): each once, then the promising ones
-    again and again, in alternating order, until their intervals are narrow or time is up.
+    Tries combinations of layout, coalescing, alignment, buffered or direct I/O, executor and
+    queue depth (a save until it is durable, a restore from cold storage): each once, then the
+    promising ones again and again, in alternating order, until their intervals are narrow or time
+    is up. Ends with status 1 if nothing could be measured.
 
     \b
     Examples:
@@ -95,7 +98,7 @@ def sweep(
     recording = read_trace(trace)
     builder = _Builder(recording, root)
     chosen = ("write", "read") if op is OpName.ALL else (op.value,)
-    tasks, dropped = _tasks(builder, chosen)
+    tasks, dropped = _tasks(builder, chosen, _layouts(recording))
     result = SweepResult(
         trace=trace,
         digest=_digest(recording),
@@ -113,8 +116,7 @@ def sweep(
     with progress() as report:
         runner = Sweep(result, builder.plan, root, _saver(output), report)
         try:
-            runner.run(tasks)
-            status = 0
+            status = 0 if runner.run(tasks).runs else 1
         except KeyboardInterrupt:
             status = 128 + signal.SIGINT
     found = runner.result
@@ -127,12 +129,14 @@ def sweep(
 
 
 class _Builder:
-    """Makes the plans of a recording, each once."""
+    """Makes the plans of a recording, and keeps the last ones up to `_PLANS_BYTES`."""
 
     def __init__(self, recording: Trace, root: Path) -> None:
         self._recorded = plan_from_trace(recording)
         self._root = root
         self._plans: dict[tuple[str, tuple[object, ...]], Plan] = {}
+        self._held_bytes = 0
+        self.peak_bytes = 0
 
     def plan(self, op: str, setting: Setting) -> Plan:
         """Return the plan of `op` under a setting."""
@@ -140,6 +144,7 @@ class _Builder:
         if key not in self._plans:
             shape = Shape(
                 op=op,
+                aggregate=None if setting.layout == BASE.layout else setting.layout,
                 coalesce_bytes=setting.coalesce_bytes or None,
                 align=setting.align,
                 direct=setting.direct,
@@ -147,22 +152,38 @@ class _Builder:
             plan = self._recorded
             for transform in transforms(shape, self._root):
                 plan = transform(plan)
-            self._plans[key] = plan
+            self._keep(key, plan)
         return self._plans[key]
+
+    def _keep(self, key: tuple[str, tuple[object, ...]], plan: Plan) -> None:
+        self._plans[key] = plan
+        self._held_bytes += _size_of(plan)
+        self.peak_bytes = max(self.peak_bytes, peak_bytes(plan))
+        while self._held_bytes > _PLANS_BYTES and len(self._plans) > 1:
+            oldest = next(iter(self._plans))
+            self._held_bytes -= _size_of(self._plans.pop(oldest))
 
     def moved_bytes(self, op: str) -> int:
         """Return the bytes that a run of `op` moves."""
         counts = self._recorded.counts()
         return counts.bytes_written if op == "write" else counts.bytes_read
 
-    def peak_bytes(self) -> int:
-        """Return the most space that a plan made so far takes."""
-        return max((peak_bytes(plan) for plan in self._plans.values()), default=0)
+
+def _size_of(plan: Plan) -> int:
+    return int(plan.requests.nbytes + plan.pieces.nbytes)
 
 
-def _tasks(builder: _Builder, ops: tuple[str, ...]) -> tuple[list[Task], tuple[Dropped, ...]]:
+def _layouts(recording: Trace) -> tuple[str, ...]:
+    """Return the layouts worth a try; a host's files are the job's where there is one host."""
+    several = len(recording.metadata.hosts) > 1
+    return (BASE.layout, *(name for name in LAYOUTS if name != "host" or several))
+
+
+def _tasks(
+    builder: _Builder, ops: tuple[str, ...], layouts: tuple[str, ...]
+) -> tuple[list[Task], tuple[Dropped, ...]]:
     """Return what is to be measured; ops that move nothing are left out."""
-    settings = factorial(default_levels())
+    settings = factorial(default_levels(layouts))
     tasks: list[Task] = []
     dropped: tuple[Dropped, ...] = ()
     for op in ops:
@@ -210,7 +231,7 @@ def _foretell(
     builder: _Builder, tasks: list[Task], root: Path, budget: float, *, dry_run: bool
 ) -> None:
     """Say what the sweep needs, and refuse where space is short."""
-    needed_bytes = int(builder.peak_bytes() * _SPARE)
+    needed_bytes = int(builder.peak_bytes * _SPARE)
     state = os.statvfs(root)
     free_bytes = state.f_bavail * state.f_frsize
     if needed_bytes > free_bytes:
