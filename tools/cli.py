@@ -21,8 +21,10 @@ import typer
 
 from iotrace.tools.commands.capture import capture
 from iotrace.tools.commands.check import check
+from iotrace.tools.commands.compare import compare
 from iotrace.tools.commands.convert import convert
 from iotrace.tools.commands.doctor import doctor
+from iotrace.tools.commands.merge import merge
 from iotrace.tools.commands.recover import recover
 from iotrace.tools.commands.replay import replay
 from iotrace.tools.commands.report import report
@@ -39,11 +41,13 @@ DISTRIBUTION = "iotrace-toolkit"
 VERBS: tuple[Callable[..., int | None], ...] = (
     capture,
     recover,
+    merge,
     show,
     why,
     sweep,
     report,
     replay,
+    compare,
     convert,
     share,
     check,

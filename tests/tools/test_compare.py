@@ -1,0 +1,82 @@
+"""`iotrace compare` and `iotrace merge` on small traces."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from iotrace.traces.reader import read_trace
+
+from .command import assert_fits, assert_one_line_error, iotrace
+from .conftest import SIZE, Make, checkpoint_rows
+
+CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
+
+
+def test_a_replay_is_the_recording_again(small_trace: Path, tmp_path: Path) -> None:
+    """The same requests in the same order, seen by another command than the one that ran them."""
+    result = tmp_path / "result.parquet"
+    iotrace("replay", small_trace, "--root", tmp_path, "-o", result)
+    done = iotrace("compare", small_trace, result, "--structure")
+    assert done.returncode == 0, done.stderr
+    assert_fits(done.stdout)
+    assert "the same requests in the same order" in done.stdout
+    assert "1 in both, 0 of them with other bytes moved; 0 in A only, 0 in B only" in " ".join(
+        done.stdout.split()
+    )
+
+
+@pytest.mark.parametrize("trace", sorted(CORPUS.glob("*.parquet")), ids=lambda path: path.stem)
+def test_every_engine_is_replayed_in_its_own_order(trace: Path, tmp_path: Path) -> None:
+    """Real saves and loads: every stream of the result equals the recorded one."""
+    result = tmp_path / "result.parquet"
+    done = iotrace("replay", trace, "--root", tmp_path, "-o", result)
+    assert done.returncode == 0, done.stderr
+    order = json.loads(iotrace("compare", trace, result, "--json", "-").stdout)["order"]
+    if order["first_difference"] is None:
+        assert order["equal"] is True
+    else:  # mappings are counted and not replayed
+        assert order["first_difference"][2].startswith("map, ")
+
+
+def test_two_results_are_compared_with_their_scatter(small_trace: Path, tmp_path: Path) -> None:
+    """A ratio of two medians means nothing without their intervals."""
+    results = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for result, options in zip(results, ((), ("--split", "4KiB")), strict=True):
+        iotrace(*("replay", small_trace, "--root", tmp_path, "--repeat", 3, "-o", result, *options))
+    done = iotrace("compare", *results, "--json", tmp_path / "c.json")
+    assert done.returncode == 0, done.stderr
+    assert_fits(done.stdout)
+    assert "95 % interval" in done.stdout
+    found = json.loads((tmp_path / "c.json").read_text())
+    assert found["a"]["bytes_written"] == found["b"]["bytes_written"] == SIZE
+    assert found["order"]["equal"] is False
+    for name in ("write_seconds", "read_seconds", "durable_seconds"):
+        one = found["times"][name]
+        assert one["a"]["low"] <= one["a"]["median"] <= one["a"]["high"]
+        apart = one["a"]["high"] < one["b"]["low"] or one["b"]["high"] < one["a"]["low"]
+        assert (one["verdict"] == "no difference") is not apart
+
+
+def test_an_incomplete_side_says_so(make_trace: Make, small_trace: Path) -> None:
+    """Half a capture is always faster."""
+    half = make_trace(name="half.parquet", problem="12 records dropped")
+    shown = iotrace("compare", small_trace, half).stdout
+    assert shown.index("B: not to be taken") < shown.index("12 records dropped")
+    assert "95 %" not in shown
+
+
+def test_traces_are_merged_into_one(make_trace: Make, tmp_path: Path) -> None:
+    """One file per node becomes one trace of the job."""
+    first = make_trace(name="a.parquet")
+    second = make_trace([replace(row, step=1) for row in checkpoint_rows()], name="b.parquet")
+    merged = tmp_path / "job.parquet"
+    done = iotrace("merge", first, second, "-o", merged)
+    assert done.returncode == 0, done.stderr
+    trace = read_trace(merged)
+    assert len(trace) == len(read_trace(first)) + len(read_trace(second))
+    assert trace.metadata.history[-1].action == "merge"
+    assert_one_line_error(iotrace("merge", first, second, "-o", merged), 2, "--force")
+    refused = iotrace("merge", merged, first, "-o", merged, "--force")
+    assert_one_line_error(refused, 2, "one of the traces")

@@ -1,0 +1,46 @@
+"""`iotrace compare`: two traces or results side by side."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from iotrace.tools.arguments import ForceOption, JsonOption
+from iotrace.tools.contrast import contrast, print_contrast, to_json
+from iotrace.tools.output import STDOUT, check_json, write_json
+from iotrace.tools.render import Terminal
+from iotrace.traces.reader import read_trace
+
+_HELP = "A trace or a result: file, folder or URI."
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help=_HELP)],
+    b: Annotated[str, typer.Argument(metavar="B", help=_HELP)],
+    structure: Annotated[
+        bool,
+        typer.Option(
+            "--structure",
+            help="Compare sizes, order, syncs, renames, open modes and files too.",
+        ),
+    ] = False,
+    json_to: JsonOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Show two traces or results side by side.
+
+    Times of results that were repeated come with their 95 % intervals; where these overlap, no
+    difference is claimed.
+
+    \b
+    Examples:
+      iotrace compare before.parquet after.parquet
+      iotrace compare trace.parquet result.parquet --structure
+    """
+    check_json(json_to, force=force)
+    found = contrast((a, b), (read_trace(a), read_trace(b)))
+    if json_to is not None:
+        write_json(to_json(found), json_to)
+    if json_to != STDOUT:
+        print_contrast(Terminal(), found, structure)

@@ -1,0 +1,47 @@
+"""`iotrace merge`: one trace of those of several ranks or hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
+from iotrace.tools.commands.capture import describe
+from iotrace.tools.output import check_output, save_trace
+from iotrace.traces.errors import IotraceError
+from iotrace.traces.merge import merge_traces
+from iotrace.traces.metadata import HistoryEntry
+from iotrace.traces.reader import read_trace
+from iotrace.traces.words import plural
+
+
+def merge(
+    traces: Annotated[
+        list[str], typer.Argument(metavar="TRACE...", help="Traces: files, folders or URIs.")
+    ],
+    output: OutputOption = Path("trace.parquet"),
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Join traces of ranks or hosts into one, on one clock.
+
+    Traces of one machine are joined by its clock; those of several by their wall-clock times,
+    which are as good as the machines' agreement on them.
+
+    \b
+    Examples:
+      iotrace merge node0.parquet node1.parquet -o job.parquet
+      iotrace merge captures/ -o job.parquet
+    """
+    check_output(output, force=force)
+    for trace in traces:
+        if output.exists() and Path(trace).exists() and output.samefile(trace):
+            raise IotraceError(f"{output} is one of the traces; name another file with -o")
+    merged = merge_traces([read_trace(trace) for trace in traces])
+    entry = HistoryEntry("merge", plural(len(traces), "trace"))
+    merged = merged.with_metadata(merged.metadata.with_history(entry))
+    save_trace(merged, output, force=force)
+    if not quiet:
+        describe(merged, output)
