@@ -10,9 +10,13 @@ from iotrace.replay.plan import Plan
 from iotrace.replay.target import probe_target
 from iotrace.replay.transforms.aggregate import STRIPE_BYTES, Aggregate
 from iotrace.replay.transforms.align import Align
+from iotrace.replay.transforms.broadcast import Broadcast
 from iotrace.replay.transforms.buffered import Buffered
 from iotrace.replay.transforms.coalesce import Coalesce
-from iotrace.replay.transforms.direct import Direct
+from iotrace.replay.transforms.direct import OPS, Direct
+from iotrace.replay.transforms.drop_behind import DropBehind
+from iotrace.replay.transforms.preallocate import Preallocate
+from iotrace.replay.transforms.reorder import Reorder
 from iotrace.replay.transforms.select import Select
 from iotrace.replay.transforms.split import Split
 from iotrace.traces.errors import PlanError
@@ -38,6 +42,12 @@ class Shape:
         align_bytes: the block; None: what the file system asks for.
         split_bytes: cut larger requests to this.
         direct: with O_DIRECT, or through the page cache.
+        direct_op: of which ops: `write`, `read` or `all`.
+        direct_least_bytes: of requests of at least this.
+        broadcast: read each byte once per step.
+        reorder: issue requests by offset.
+        preallocate: give files their size first.
+        drop_behind: put written files out of the page cache.
     """
 
     op: str = "all"
@@ -49,6 +59,12 @@ class Shape:
     align_bytes: int | None = None
     split_bytes: int | None = None
     direct: bool | None = None
+    direct_op: str = "all"
+    direct_least_bytes: int = 0
+    broadcast: bool = False
+    reorder: bool = False
+    preallocate: bool = False
+    drop_behind: bool = False
 
     @property
     def is_recorded(self) -> bool:
@@ -59,10 +75,11 @@ class Shape:
 def transforms(shape: Shape, root: Path | None) -> list[Transform]:
     """Return the transforms of `shape` in the order they apply.
 
-    Requests are chosen first, and freed of what was recorded direct if that is asked for. Then
-    files are put together, so that the requests of what were several can be joined; these are
-    joined before they are aligned, so that only the final ones are padded, and cut after that.
-    Direct is last, because it parts whole blocks from what is left over.
+    Requests are chosen first, and freed of what was recorded direct if that is asked for;
+    broadcast chooses among reads. Then files are put together and requests ordered, so that more
+    of them can be joined; they are joined before they are aligned, so that only the final ones
+    are padded, and cut after that. Files get the sizes that this gives them, and are dropped as
+    they are then. Direct is last, because it parts whole blocks from what is left over.
 
     Args:
         shape: what was asked for.
@@ -76,8 +93,12 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
         chosen.append(Select(ops=(shape.op,)))
     if shape.direct is False:
         chosen.append(Buffered())
+    if shape.broadcast:
+        chosen.append(Broadcast())
     if shape.aggregate is not None:
         chosen.append(Aggregate(shape.aggregate, shape.stripe_bytes or _stripe_bytes(root)))
+    if shape.reorder:
+        chosen.append(Reorder())
     if shape.coalesce_bytes is not None:
         gather = "vectored" if shape.gather else "copy"
         chosen.append(Coalesce(shape.coalesce_bytes, gather))
@@ -86,8 +107,13 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
         chosen.append(Align(shape.align_bytes or block_bytes))
     if shape.split_bytes is not None:
         chosen.append(Split(shape.split_bytes))
+    if shape.preallocate:
+        chosen.append(Preallocate())
+    if shape.drop_behind:
+        chosen.append(DropBehind())
     if shape.direct:
-        chosen.append(Direct(block_bytes))
+        ops = OPS if shape.direct_op == "all" else (shape.direct_op,)
+        chosen.append(Direct(block_bytes, ops, shape.direct_least_bytes))
     return chosen
 
 

@@ -1,6 +1,7 @@
 """Go around the page cache."""
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from iotrace.replay.pieces import NEIGHBOUR, PADDING, Ints, Rows, make_pieces, s
 from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
+
+OPS = ("read", "write")
 
 Mask = npt.NDArray[np.bool_]
 
@@ -30,6 +33,8 @@ class Direct:
 
     Attributes:
         block_bytes: what offsets and lengths must be multiples of.
+        ops: of `read` and `write`; the others use the page cache.
+        least_bytes: as do requests of fewer bytes.
 
     >>> from iotrace.replay.sketch import listing, sketch
     >>> plan = sketch('''
@@ -56,8 +61,12 @@ class Direct:
     """
 
     block_bytes: int = 4096
+    ops: Collection[str] = OPS
+    least_bytes: int = 0
 
     def __post_init__(self) -> None:
+        if not set(self.ops) <= set(OPS):
+            raise PlanError(f"direct I/O is for {' and '.join(OPS)}")
         if self.block_bytes < 512 or self.block_bytes & (self.block_bytes - 1):
             raise PlanError("the block of direct I/O must be a power of two of at least 512 bytes")
 
@@ -66,8 +75,10 @@ class Direct:
         plan.require_buffered("direct")
         requests = plan.requests
         chosen = np.flatnonzero(plan.is_data() & (requests["length"] > 0))
-        padded = _pads_the_end(plan)[chosen]
-        rows, pieces, parent, direct = self._cut(plan, chosen, padded)
+        fit = np.isin(requests["op"][chosen], [Op[name.upper()] for name in self.ops])
+        fit &= requests["length"][chosen] >= self.least_bytes
+        padded = _pads_the_end(plan)[chosen] & fit
+        rows, pieces, parent, direct = self._cut(plan, chosen, padded, fit)
         twins = _Twins.of(requests, rows, direct, plan.handle_count)
         rows["handle"] = np.where(direct, twins.direct_handle[rows["handle"]], rows["handle"])
         others = np.setdiff1d(np.arange(len(requests)), chosen)
@@ -78,22 +89,27 @@ class Direct:
             (*twins.closes(requests), -1),
             (*_cut_backs(requests, chosen[padded]), -2),
         )
-        indirect = ~direct
+        indirect = ~direct & fit[np.searchsorted(chosen, parent)]
         note = Note(
             "reads and writes not of whole blocks, through the page cache",
             int(indirect.sum()),
             int(rows["length"][indirect].sum()),
         )
-        applied = Applied(
-            "direct", (("block_bytes", self.block_bytes),), (note,) if indirect.any() else ()
-        )
-        return plan.derive(applied, merged, pieces)
+        parameters: tuple[tuple[str, object], ...] = (("block_bytes", self.block_bytes),)
+        if set(self.ops) != set(OPS):
+            parameters += (("ops", tuple(self.ops)),)
+        if self.least_bytes:
+            parameters += (("least_bytes", self.least_bytes),)
+        notes = (note,) if indirect.any() else ()
+        return plan.derive(Applied("direct", parameters, notes), merged, pieces)
 
-    def _cut(self, plan: Plan, chosen: Ints, padded: Mask) -> tuple[Rows, Rows, Ints, Mask]:
+    def _cut(
+        self, plan: Plan, chosen: Ints, padded: Mask, fit: Mask
+    ) -> tuple[Rows, Rows, Ints, Mask]:
         """Return the data requests anew, their pieces, their parents, and which are direct."""
         block = self.block_bytes
         members = plan.requests[chosen].copy()
-        reads = members["op"] == Op.READ
+        reads = (members["op"] == Op.READ) & fit
         low, high = members["offset"], members["offset"] + members["length"]
         down, up = low // block * block, -(-high // block) * block
         before = np.where(reads, low - down, 0)
@@ -109,7 +125,7 @@ class Direct:
         lengths = high - low
         starts = np.cumsum(lengths) - lengths
         first, last = -(-low // block) * block, high // block * block
-        whole = first < last
+        whole = (first < last) & fit
         edges = np.concatenate(
             [
                 starts,
@@ -123,7 +139,7 @@ class Direct:
         offset = low[owner] + bounds[:-1] - starts[owner]
         rows, pieces = recut(members, line, bounds, owner, offset)
         rows["think_ns"][np.concatenate([[False], owner[1:] == owner[:-1]])[: len(rows)]] = 0
-        direct = (rows["offset"] % block == 0) & (rows["length"] % block == 0)
+        direct = (rows["offset"] % block == 0) & (rows["length"] % block == 0) & fit[owner]
         return rows, pieces, chosen[owner], direct
 
 

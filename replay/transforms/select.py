@@ -70,7 +70,7 @@ class Select:
         Raises:
             PlanError: nothing is.
         """
-        keep = _with_handles(plan.requests, self._matches(plan))
+        keep = with_handles(plan.requests, self._matches(plan))
         if not keep.any():
             raise PlanError("nothing is left to replay; select more ranks, steps, files or ops")
         requests = plan.requests[keep]
@@ -121,7 +121,7 @@ class Select:
         return np.asarray(chosen[rows["file"]] | named)
 
 
-def _with_handles(rows: Rows, keep: Mask) -> Mask:
+def with_handles(rows: Rows, keep: Mask) -> Mask:
     """Keep opens and closes as the other kept requests need them.
 
     Of an open whose reads and writes are all left out, everything is.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from iotrace.replay.files import KEEP_SIZE
 from iotrace.replay.job import Fence, Job, Op
 from iotrace.replay.plan import Plan
 
@@ -140,10 +141,15 @@ class Model:
         assert self._path(row) not in self.names, "a file has this name"
 
     def _evict(self, row: np.void) -> None:
-        assert self._path(row) in self.names, "nothing to evict"
+        by_handle = int(row["handle"]) in self.handles
+        assert by_handle or self._path(row) in self.names, "nothing to evict"
 
     def _allocate(self, row: np.void) -> None:
-        assert int(row["handle"]) in self.handles, "not open"
+        inode, flags = self.handles[int(row["handle"])]
+        assert flags & os.O_ACCMODE != os.O_RDONLY, "not open for writing"
+        if not row["flags"] & KEEP_SIZE:
+            end = int(row["offset"] + row["length"])
+            self._resize(inode, max(end, len(self.inodes[inode])))
 
 
 def run_in_order(plan: Plan) -> Model:
@@ -189,7 +195,7 @@ def run_at_random(plan: Plan, job: Job, queue_depth: int, seed: int) -> Model:
 def _with_plan_pieces(plan: Plan, job: Job) -> np.ndarray:
     """The job's rows, with the plan's pieces: the model knows all kinds of them."""
     rows = job.requests.copy()
-    own = rows["op"] != Op.EVICT
+    own = (rows["op"] != Op.EVICT) | (rows["handle"] >= 0)
     for name in ("first_piece", "piece_count"):
         rows[name][own] = plan.requests[name]
     return rows

@@ -8,11 +8,9 @@ import pytest
 
 MODULES = (
     *("intervals", "paths", "pieces", "relocation", "sketch", "statistics"),
-    *(
-        f"transforms.{name}"
-        for name in ("aggregate", "align", "buffered", "coalesce", "direct", "select")
-    ),
-    "transforms.split",
+    *(f"transforms.{name}" for name in ("aggregate", "align", "broadcast", "buffered", "coalesce")),
+    *(f"transforms.{name}" for name in ("direct", "drop_behind", "preallocate", "reorder")),
+    *(f"transforms.{name}" for name in ("select", "split")),
 )
 
 

@@ -11,11 +11,16 @@ from iotrace.replay.schedule import schedule
 from iotrace.replay.sketch import listing, sketch
 from iotrace.replay.transforms.aggregate import LAYOUTS, Aggregate
 from iotrace.replay.transforms.align import Align
+from iotrace.replay.transforms.broadcast import Broadcast
 from iotrace.replay.transforms.buffered import Buffered
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
+from iotrace.replay.transforms.drop_behind import DropBehind
+from iotrace.replay.transforms.preallocate import Preallocate
+from iotrace.replay.transforms.reorder import Reorder
 from iotrace.replay.transforms.split import Split
 from iotrace.traces.errors import PlanError
+from iotrace.traces.phases import Phase
 
 from .model import FILE_SHIFT, run_at_random, run_in_order, token, written_before
 from .strategies import jobs
@@ -29,7 +34,16 @@ TRANSFORMS = st.sampled_from(
         Split(512),
         Split(100),
         Buffered(),
+        Reorder(),
+        Preallocate(),
+        DropBehind(),
     ]
+)
+DIRECTS = st.builds(
+    Direct,
+    st.just(512),
+    st.sampled_from([("read", "write"), ("read",), ("write",)]),
+    st.sampled_from([0, 700]),
 )
 AGGREGATES = st.builds(Aggregate, st.sampled_from(LAYOUTS), st.sampled_from([1, 1000, 4096]))
 CHAINS = st.builds(
@@ -37,7 +51,7 @@ CHAINS = st.builds(
     st.lists(TRANSFORMS, max_size=2),
     st.lists(AGGREGATES, max_size=1),
     st.lists(TRANSFORMS, max_size=2),
-    st.lists(st.just(Direct(512)), max_size=1),
+    st.lists(DIRECTS, max_size=1),
 )
 
 
@@ -151,7 +165,7 @@ def test_nothing_crosses_a_barrier(text: str, chain: list) -> None:
 def test_sizes_without_align_stay(text: str) -> None:
     """Padding of direct I/O is cut off again: a file has the size it had."""
     plan = sketch(text)
-    direct = Direct(512)(Coalesce(1024)(plan))
+    direct = Direct(512)(Preallocate()(Coalesce(1024)(Reorder()(plan))))
     assert [s.final_bytes for s in direct.files] == [s.final_bytes for s in plan.files]
     assert [s.final_path for s in direct.files] == [s.final_path for s in plan.files]
 
@@ -168,6 +182,32 @@ def test_transforms_that_have_nothing_to_do_change_nothing(text: str) -> None:
             assert np.array_equal(same.requests[name], plan.requests[name]), name
         assert same.files == plan.files
         assert same.relocation.is_identity
+
+
+@law
+@given(jobs(threads=3), st.lists(TRANSFORMS, max_size=2))
+def test_broadcast_reads_each_byte_of_a_step_once(text: str, chain: list) -> None:
+    """What was read is still read, by the first who did; nothing else changes."""
+    before = sketch(text)
+    after = transformed(Broadcast()(before), chain)
+    after.validate()
+    assert run_in_order(after).problems == []
+    assert after.counts().bytes_written == before.counts().bytes_written
+    old, new = loaded(before), loaded(after)
+    assert set(old) == set(new)
+    assert len(new) == len(set(new))
+
+
+def loaded(plan: Plan) -> list[tuple[int, int]]:
+    """The step and payload of every byte read in a load."""
+    rows = plan.requests
+    found = []
+    for row in rows[(rows["op"] == Op.READ) & (rows["phase"] == Phase.LOAD)]:
+        own = plan.pieces[row["first_piece"] : row["first_piece"] + row["piece_count"]]
+        for piece in own[own["file"] >= 0]:
+            payload = token(piece["file"], piece["offset"], piece["length"])
+            found += [(int(row["step"]), byte) for byte in payload.tolist()]
+    return found
 
 
 @law

@@ -91,6 +91,26 @@ class ShapePanel:
             show_default="as recorded",
         ),
     ] = None
+    direct_op: Annotated[OpName, Option(help="What is past the page cache with --direct.")] = (
+        OpName.ALL
+    )
+    direct_min: Annotated[
+        int | None,
+        size_option(help="Smaller requests use the page cache all the same.", default="none do"),
+    ] = None
+    reorder: Annotated[
+        bool, Option("--reorder", help="Issue requests by offset, where no order is asked for.")
+    ] = False
+    preallocate: Annotated[
+        bool, Option("--preallocate", help="Give files their size before they are written.")
+    ] = False
+    drop_behind: Annotated[
+        bool,
+        Option("--drop-behind", help="Write files out and drop them from the page cache at close."),
+    ] = False
+    broadcast: Annotated[
+        bool, Option("--broadcast", help="Read each byte once per step, by one rank.")
+    ] = False
     layer: Annotated[
         LayerName, Option(help="Replay what reached the system, or one request per tensor.")
     ] = LayerName.REQUEST
@@ -112,9 +132,17 @@ class ShapePanel:
             align_bytes=self.align_size,
             split_bytes=self.split,
             direct=self.direct,
+            direct_op=self.direct_op.value,
+            direct_least_bytes=self.direct_min or 0,
+            broadcast=self.broadcast,
+            reorder=self.reorder,
+            preallocate=self.preallocate,
+            drop_behind=self.drop_behind,
         )
         if shape.gather and shape.coalesce_bytes is None:
             raise PlanError("--gather says how to join requests; add --coalesce")
+        if not shape.direct and (shape.direct_op != "all" or shape.direct_least_bytes):
+            raise PlanError("--direct-op and --direct-min say what is direct; add --direct")
         if shape.stripe_bytes is not None and shape.aggregate in (None, "rank"):
             raise PlanError("--stripe-size parts the ranks in one file; add --aggregate shared")
         return shape
