@@ -90,7 +90,7 @@ def convert(
     \b
     Read:     trace, strace, iolog, csv, darshan, dxt, dftracer, elbencho, kv-cache,
               blktrace, checkpoint
-    Written:  trace, iolog, fio, csv
+    Written:  trace, iolog, fio, csv, perfetto, dlio
 
     \b
     Examples:
@@ -98,6 +98,7 @@ def convert(
       iotrace convert log/ trace.parquet
       iotrace convert checkpoint_dir/ tensors.parquet
       iotrace convert trace.parquet job.fio
+      iotrace convert trace.parquet timeline.json
     """
     check_output(target, force=force)
     export = _export_format(target, to_format)
@@ -109,6 +110,8 @@ def convert(
             _describe(trace, target)
         return
     assert export.write is not None
+    if is_remote(target):
+        raise IotraceError(f"{export.name} is written to this machine; give a path, then copy it")
     try:
         unsaid = export.write(trace, target)
     except OSError as error:
@@ -138,7 +141,7 @@ def _export_format(target: Path, name: str | None) -> Format | None:
 def _read(source: str, name: str | None, selection: Selection, quiet: bool) -> Trace:
     if name == _TRACE or (name is None and _is_trace(source)):
         return read_trace(source)
-    path = Path(source)
+    path = local_path(source)
     looked_at = Source.of(path)
     format = named(name, importers()) if name else guess(looked_at)
     trace, left_out = selection(import_trace(path, format))

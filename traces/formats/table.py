@@ -14,10 +14,12 @@ from iotrace.traces.formats import (
     csv_file,
     darshan,
     dftracer,
+    dlio,
     elbencho,
     fio,
     fio_job,
     kv_cache,
+    perfetto,
     strace,
 )
 from iotrace.traces.formats.rows import tool_version
@@ -73,6 +75,13 @@ FORMATS: tuple[Format, ...] = (
         read=csv_file.read,
         write=csv_file.write,
     ),
+    Format(
+        perfetto.NAME,
+        "Chrome JSON for Perfetto",
+        (".json", ".perfetto", ".trace"),
+        write=perfetto.write,
+    ),
+    Format(dlio.NAME, "configuration of DLIO", (".yaml", ".yml"), write=dlio.write),
     Format(
         darshan.NAME,
         "binary log of Darshan with DXT",

@@ -1,0 +1,97 @@
+"""A configuration of DLIO: as much of a trace's checkpoints as that benchmark can be told.
+
+DLIO generates checkpoints of its own: each rank saves one tensor with torch.save. It can be told
+how many ranks there are, how much each saves, how often, and whether it syncs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.phases import Phase, phases
+from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
+from iotrace.traces.summary import summarize
+from iotrace.traces.trace import Trace
+from iotrace.traces.writer import replacing
+
+NAME = "dlio"
+
+
+def write(trace: Trace, target: Path) -> list[str]:
+    """Write the YAML; return what it leaves out.
+
+    Raises:
+        TraceFormatError: the trace saves nothing.
+        OSError: the file cannot be written.
+    """
+    saved = _saved_bytes(trace)
+    if not saved:
+        raise TraceFormatError("the trace saves nothing that DLIO could be told of")
+    with replacing(target) as file:
+        for line in _lines(trace, saved):
+            file.write(f"{line}\n".encode())
+    said = [
+        "the tensors, files and requests: DLIO writes one tensor of a rank's bytes with torch.save",
+        "the times of requests, threads, direct and asynchronous I/O, renames",
+    ]
+    if max(saved.values()) > min(saved.values()):
+        least, most = min(saved.values()), max(saved.values())
+        said.append(f"that ranks differ: they saved {least:,} to {most:,} bytes")
+    return said
+
+
+def _saved_bytes(trace: Trace) -> dict[int, int]:
+    """Return the bytes of one checkpoint of each process that saves."""
+    writes = trace.where(trace.row_mask(layer=REQUEST_LAYERS, op="write"))
+    moved, process = writes.ints("result", null=0).clip(min=0), writes.ints("process")
+    if not len(writes):  # tensors alone
+        writes = trace.where(trace.row_mask(layer="tensor", op="save"))
+        moved, process = writes.ints("length", null=0), writes.ints("process")
+    step = writes.ints("step")
+    steps = max(len(np.unique(step[step >= 0])), 1)
+    totals = {p: int(moved[process == p].sum()) // steps for p in np.unique(process).tolist()}
+    return {p: total for p, total in totals.items() if total}
+
+
+def _lines(trace: Trace, saved: dict[int, int]) -> Iterator[str]:
+    summary = summarize(trace)
+    ranks = len(saved)
+    size = round(sum(saved.values()) / ranks)
+    phase = phases(trace)
+    loads = bool(((phase == Phase.LOAD) & trace.row_mask(op=(*DATA_OPS, "map", "load"))).any())
+    syncs = bool(trace.row_mask(layer=REQUEST_LAYERS, op="sync").any())
+    steps = max(len(summary.steps), 1)
+    pause = _pause_seconds(trace)
+    engines = ", ".join(summary.engines) or "unknown"
+    yield f"# Made by iotrace convert of a trace of {json.dumps(engines)}; run it with:"
+    yield f"#   mpirun -n {ranks} dlio_benchmark workload={{this file's name}}"
+    yield "# It needs a DLIO that checkpoints without training."
+    yield "model:"
+    yield "  name: iotrace"
+    yield f"  model_size: {size}  # bytes, of each of {ranks} ranks"
+    yield "framework: pytorch"
+    yield "workflow:"
+    yield "  generate_data: False"
+    yield "  train: False"
+    yield "  checkpoint: True"
+    yield "checkpoint:"
+    yield "  checkpoint_folder: checkpoints/iotrace"
+    yield f"  model_size: {size}  # where release 2.0.0 looks for it"
+    yield f"  fsync: {syncs}"
+    yield f"  num_checkpoints_write: {steps}"
+    yield f"  num_checkpoints_read: {steps if loads else 0}"
+    if pause is not None:
+        yield f"  time_between_checkpoints: {pause:.3f}"
+
+
+def _pause_seconds(trace: Trace) -> float | None:
+    """Return the median time from the start of one save to that of the next; None without two."""
+    saves = trace.where((phases(trace) == Phase.SAVE) & trace.valid("step"))
+    step, start_ns = saves.ints("step"), saves.ints("start_ns")
+    begins = [int(start_ns[step == one].min()) for one in np.unique(step).tolist()]
+    return float(np.median(np.diff(sorted(begins)))) * 1e-9 if len(begins) > 1 else None
