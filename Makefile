@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := capture replay traces tools
 NATIVE := $(wildcard capture/csrc/*.[ch] replay/csrc/*.[ch] replay/csrc/*.py)
 
-.PHONY: help setup demo test lint typing native bench clean
+.PHONY: help setup demo test lint typing native bench fuzz clean
 
 help:    ## list the targets
 	@sed -n 's/^\([a-z]*\): .*## /  \1\t/p' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ test: lint ## every check: linter, type checker, all tests
 
 bench: setup ## the measured claims, each against its peer in the same run
 	@for b in tests/bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+fuzz: setup ## a million damaged and wild traces; findings go to build/fuzz
+	$(BIN)/python -m tests.fuzz.run
 
 lint: setup typing ## formatter, linter and type checker
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

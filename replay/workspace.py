@@ -92,7 +92,7 @@ class Workspace:
         """
         for directory in directories_before(plan):
             try:
-                os.mkdir(directory, dir_fd=self.fd)
+                _make_below(self.fd, directory)
             except FileExistsError:
                 continue
             except OSError as error:
@@ -102,19 +102,37 @@ class Workspace:
                 ) from error
 
     def clear(self, keep: Set[str] = frozenset()) -> None:
-        """Remove everything but the files in `keep` (relative names)."""
-        for folder, _, names in os.walk(self.path, topdown=False):
+        """Remove everything but the files in `keep` (relative names); follow no link."""
+        for folder, folders, names, fd in os.fwalk(".", topdown=False, dir_fd=self.fd):
             for name in names:
-                path = Path(folder, name)
-                if str(path.relative_to(self.path)) not in keep:
-                    path.unlink()
-            if folder == str(self.path):
-                continue
-            try:
-                os.rmdir(folder)
-            except OSError as error:
-                if error.errno != errno.ENOTEMPTY:
-                    raise
+                if os.path.normpath(f"{folder}/{name}") not in keep:
+                    os.unlink(name, dir_fd=fd)
+            for name in folders:
+                try:
+                    os.rmdir(name, dir_fd=fd)
+                except NotADirectoryError:  # a link that somebody put here
+                    os.unlink(name, dir_fd=fd)
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:
+                        raise
+
+
+def _make_below(fd: int, directory: str) -> None:
+    """Make a directory below `fd`, through no symbolic link on the way.
+
+    Raises:
+        OSError: as mkdir, or a folder above it is a link.
+    """
+    *above, name = directory.split("/")
+    opened: list[int] = []
+    try:
+        for part in above:
+            flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+            opened.append(os.open(part, flags, dir_fd=opened[-1] if opened else fd))
+        os.mkdir(name, dir_fd=opened[-1] if opened else fd)
+    finally:
+        for one in opened:
+            os.close(one)
 
 
 def directories_before(plan: Plan) -> list[str]:
