@@ -120,7 +120,7 @@ def recorded_requests(trace: Trace) -> Recorded:
         thread=trace.ints("thread")[row],
         rank=trace.ints("rank")[row],
         key=key[row],
-        identity=np.where(file < 0, -1, (_knowers(trace)[process] << 32) | file)[row],
+        identity=np.where(file < 0, -1, (_knowers(trace) << 32) | file)[row],
         path=path[row],
         target=target[row],
         offset=offset[row].clip(0),
@@ -152,15 +152,17 @@ def _codes(trace: Trace, column: str) -> Ints:
 
 
 def _knowers(trace: Trace) -> Ints:
-    """Return, per process, within what the numbers of files hold: its host, or itself.
+    """Return, per row, within what the numbers of files hold: the process's host, or itself.
 
     A capture numbers the files of all its processes together; the schema asks less of others.
     """
-    count = int(trace.ints("process").max(initial=0)) + 1
+    process = trace.ints("process")
     history, processes = trace.metadata.history, trace.metadata.processes
-    if not history or history[0].action not in _CAPTURES or count > len(processes):
-        return np.arange(count, dtype=np.int64)
-    return np.array([process.host for process in processes], np.int64)
+    is_captured = bool(history) and history[0].action in _CAPTURES
+    inside = process.min(initial=0) >= 0 and process.max(initial=0) < len(processes)
+    if not is_captured or not inside:
+        return process
+    return np.array([one.host for one in processes], np.int64)[process]
 
 
 def _notes(trace: Trace, left_out: dict[str, Mask], op: Ints, succeeded: Mask) -> tuple[Note, ...]:

@@ -22,6 +22,7 @@ NUMBERS = st.one_of(
     st.sampled_from([2**31, 2**40, 2**60, 2**61, 2**62, 2**63 - 1, -(2**63)]),
 )
 SMALL = st.integers(-1, 3)
+INDICES = SMALL | st.just(2**31 - 1)
 PATHS = st.sampled_from([None, "/a", "/a/b", "a", "/c", "/a//b/", "/d/e/f", "/.", "/\ud800"])
 
 
@@ -35,7 +36,7 @@ def traces(draw: st.DrawFn) -> Trace:
         "end_ns": NUMBERS, "offset": NUMBERS, "length": NUMBERS, "result": NUMBERS,
         "flags": st.none() | st.sampled_from([0, 1, 2, 66, 193, 577, -1, 2**31 - 1, 0x4000]),
         "file": st.none() | SMALL, "step": st.none() | SMALL,
-        "process": SMALL, "thread": SMALL, "path": PATHS, "target": PATHS,
+        "process": INDICES, "thread": INDICES, "path": PATHS, "target": PATHS,
     }), min_size=1, max_size=12))  # fmt: skip
     count = len(rows)
     columns: dict[str, object] = {"layer": Strings.constant("request", count)}
