@@ -13,6 +13,7 @@ from iotrace.traces.reader import read_trace
 
 from .command import assert_one_line_error, iotrace
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
 STRACE = """\
 7 1795997927.000001 openat(AT_FDCWD, "/etc/hosts", O_RDONLY) = 3 <0.000001>
 7 1795997927.000002 read(3, ""..., 10) = 10 <0.000001>
@@ -36,6 +37,23 @@ def test_the_help_lists_every_format() -> None:
     for kind, formats in (("Read", importers()), ("Written", exporters())):
         told = re.split(r"[,\s]+", lines[kind].strip())
         assert told == ["trace", *(format.name for format in formats)]
+
+
+def test_the_document_tells_of_every_format() -> None:
+    """Each has its line in the tables; none is told of that is not there."""
+    for part, formats in zip(
+        DOCUMENT.read_text().split("## Write"), (importers, exporters), strict=True
+    ):
+        told = re.findall(r"^\| `([\w-]+)` \|", part, re.MULTILINE)
+        assert sorted(told) == sorted(format.name for format in formats())
+
+
+def test_the_documents_example_of_csv_is_a_trace(tmp_path: Path) -> None:
+    """Who follows the document gets a trace that replays."""
+    lines = re.findall(r"^    ((?:start_ns|0),.*)$", DOCUMENT.read_text(), re.MULTILINE)
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    assert iotrace("convert", tmp_path / "t.csv", tmp_path / "t.parquet").returncode == 0
+    assert iotrace("replay", tmp_path / "t.parquet", "--dry-run").returncode == 0
 
 
 def test_every_format_has_its_own_name_and_does_something() -> None:

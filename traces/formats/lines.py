@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -16,12 +17,8 @@ LINE_MAX_BYTES = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"
 # What a parser raises on text that it does not expect.
 _PARSE_ERRORS = (
-    ValueError,
-    LookupError,
-    TypeError,
-    ArithmeticError,
-    RecursionError,
-    AttributeError,
+    *(ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError),
+    csv.Error,
 )
 
 

@@ -236,6 +236,7 @@ def test_kv_cache_objects_in_memory_are_left_out(tmp_path: Path) -> None:
         (blktrace, BLKPARSE.replace("2048 + 8 [kj", "99999999999999999999 + 8 [kj"), 3),
         (blktrace, "hello\n", 1),
         (kv_cache, KV_CACHE.replace("Read", "Peek"), 4),
+        (kv_cache, KV_CACHE + '"', 5),
         (kv_cache, KV_CACHE.replace("131072,Tier-2", "-5,Tier-2"), 3),
         (dftracer, '{"cat":"POSIX","ph":1,"name":"read","pid":1,"tid":"x"}\n{\n', 2),
     ],
