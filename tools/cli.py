@@ -31,6 +31,7 @@ from iotrace.tools.commands.report import report
 from iotrace.tools.commands.share import share
 from iotrace.tools.commands.show import show
 from iotrace.tools.commands.sweep import sweep
+from iotrace.tools.commands.synth import synth
 from iotrace.tools.commands.why import why
 from iotrace.traces.errors import IotraceError
 
@@ -49,6 +50,7 @@ VERBS: tuple[Callable[..., int | None], ...] = (
     replay,
     compare,
     convert,
+    synth,
     share,
     check,
     doctor,
