@@ -76,7 +76,8 @@ static int64_t resident_in_window(int fd, int64_t offset, int64_t length, int64_
 
 	if (!present)
 		return -ENOMEM;
-	map = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, offset);
+	/* Private: FUSE refuses shared maps of files it caches nothing of. */
+	map = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, offset);
 	if (map == MAP_FAILED || mincore(map, length, present)) {
 		resident = -errno;
 	} else {
