@@ -19,7 +19,8 @@ test: lint ## every check: linter, type checker, all tests
 	$(BIN)/python -m pytest
 
 bench: setup ## the measured claims, each against its peer in the same run
-	@for b in tests/bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+	@for b in tests/bench/*.py; do echo "== $$b"; \
+		$(BIN)/python -m tests.bench.$$(basename $$b .py) || exit 1; done
 
 fuzz: setup ## a million damaged and wild traces; findings go to build/fuzz
 	$(BIN)/python -m tests.fuzz.run

@@ -311,6 +311,7 @@ def _c_options(job: Job, root_fd: int, options: LoopOptions) -> Any:
             "stream_count": job.stream_count,
             "staging_bytes": options.staging_bytes,
             "start_ns": options.start_ns,
+            "round_trip_ns": options.round_trip_ns,
             "root_fd": root_fd,
             "check_reads": options.check_reads,
             "registered_buffers": options.registered_buffers,

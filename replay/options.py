@@ -11,6 +11,7 @@ from iotrace.replay.loop import probe_uring
 from iotrace.replay.schedule import TIMINGS
 from iotrace.traces.errors import PlanError, ReplayError
 
+MAX_ROUND_TRIP_SECONDS = 1.0
 MAX_QUEUE_DEPTH = 1 << 16  # more than io_uring takes at a time
 ALLOCATIONS = ("pooled", "fresh")
 EXECUTORS = ("io_uring", "posix", "null")
@@ -33,6 +34,8 @@ class ReplayOptions:
             workers are given up on.
         allocate: `fresh`: time apart how long the kernel takes to give the memory that loads read
             into; `pooled`: it is there.
+        round_trip_seconds: how much longer each request takes, to see what a network file system
+            would make of it; such results are simulated.
         timing: `asap`, `think` or `recorded`, see `schedule`.
         time_scale: recorded pauses and times are multiplied by it.
         warm: let loads find in the page cache what it holds.
@@ -52,6 +55,7 @@ class ReplayOptions:
     workers: int | None = None
     timeout_seconds: float = 300.0
     allocate: str = "pooled"
+    round_trip_seconds: float = 0.0
     timing: str = "asap"
     time_scale: float = 1.0
     warm: bool = False
@@ -77,6 +81,10 @@ class ReplayOptions:
             (self.workers is None or self.workers >= 1, "--workers must be at least 1"),
             (self.allocate in ALLOCATIONS, f"--allocate must be {' or '.join(ALLOCATIONS)}"),
             (self.timeout_seconds > 0, "--timeout must be more than 0"),
+            (
+                0 <= self.round_trip_seconds <= MAX_ROUND_TRIP_SECONDS,
+                "--rtt must lie between 0 and 1s",
+            ),
             (self.repeat >= 1, "--repeat must be at least 1"),
             (self.warmup >= 0, "--warmup must not be negative"),
             (0 <= self.time_scale < 1e6, "--time-scale must lie between 0 and 1000000"),

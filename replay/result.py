@@ -101,6 +101,7 @@ class Outcome:
         errors: what went wrong, one sentence each.
         workspace: where the files are, if they were kept.
         workers: processes that shared the requests out.
+        round_trip_seconds: how much longer each request was made to take.
         fidelity: how like the recording the replay was; None where it was not meant to be.
     """
 
@@ -114,12 +115,25 @@ class Outcome:
     workspace: str | None = None
     refused: tuple[str, ...] = ()
     workers: int = 1
+    round_trip_seconds: float = 0.0
     fidelity: Fidelity | None = None
 
     @property
     def failed(self) -> bool:
         """Whether the exit status must be 1."""
         return bool(self.errors) or self.verified is False or bool(self.refused)
+
+    @property
+    def simulated(self) -> tuple[str, ...]:
+        """What was made as a network file system would, one sentence each; empty: nothing."""
+        sentences = []
+        if self.round_trip_seconds:
+            sentences.append(f"each request took {self.round_trip_seconds * 1e3:g} ms longer")
+        for applied in self.plan.history:
+            if applied.name == "max_request":
+                size_bytes = dict(applied.parameters)["size_bytes"]
+                sentences.append(f"requests were cut to {size_bytes} bytes")
+        return tuple(sentences)
 
     def to_json(self, trace: str) -> dict[str, object]:
         """Return the object of `replay --json`; `trace` is what was replayed, as given."""
@@ -139,8 +153,10 @@ class Outcome:
                 "allocate_seconds": [one.allocate_seconds for one in self.repetitions],
                 "latency_us": latency_us(self.latencies_ns()),
                 "lateness_us": self.repetitions[-1].lateness_us,
+                "copied_bytes": self.repetitions[-1].report.staged_bytes,
             },
             "verified": self.verified,
+            "simulated": list(self.simulated),
             "degraded": list(self.degraded),
             "errors": list(self.errors),
             "workers": self.workers,

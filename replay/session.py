@@ -122,6 +122,7 @@ class _Session:
             registered_buffers=self.options.registered_buffers,
             registered_files=self.options.registered_files,
             stop_on_error=self.options.stop_on_error,
+            round_trip_ns=round(self.options.round_trip_seconds * 1e9),
         )
         folded = fold(self.plan.streams, job.job.requests, self.options.workers)
         fresh_bytes = loaded_bytes(self.plan.requests, len(self.plan.streams))
@@ -184,6 +185,7 @@ def _replay(
         workspace=kept,
         refused=refused,
         workers=folded.count,
+        round_trip_seconds=options.round_trip_seconds,
     )
 
 
@@ -203,7 +205,7 @@ def _timed_runs(
     for number in range(total):
         progress("run", number, total)
         run, prepared = session.run(job)
-        sync_seconds = _sync_files(plan, session.workspace.fd)
+        sync_seconds = _sync_files(plan, session.workspace.fd, options.round_trip_seconds)
         one = _measure(plan, job, run, sync_seconds, prepared)
         one = replace(one, lateness_us=_lateness_us(session, one))
         errors = run.failures + find_errors(plan, one.timings["result"])
@@ -236,7 +238,7 @@ def _find_mismatch(session: _Session) -> str | None:
     return f"{plural(report.mismatched_bytes, 'byte')} read wrongly, first in {where}"
 
 
-def _sync_files(plan: Plan, root_fd: int) -> float:
+def _sync_files(plan: Plan, root_fd: int, round_trip_seconds: float) -> float:
     """Sync every written file that is still there; return how long that took, in seconds."""
     begin = time.monotonic()
     for spec in plan.files:
@@ -248,6 +250,7 @@ def _sync_files(plan: Plan, root_fd: int) -> float:
             continue  # a run that failed may not have come to it
         try:
             os.fsync(fd)
+            time.sleep(round_trip_seconds)
         finally:
             os.close(fd)
     return time.monotonic() - begin

@@ -75,6 +75,7 @@ def print_outcome(
     for title, problems in (
         ("FAILED", outcome.errors),
         ("DEGRADED: not what was asked for", outcome.degraded),
+        ("SIMULATED: not what this file system does by itself", outcome.simulated),
         ("INCOMPLETE: what the trace lacks is not replayed either", setting.missing),
     ):
         if problems:

@@ -6,8 +6,10 @@ import re
 
 import typer
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z\N{MICRO SIGN}]*)")
 _UNITS = {
+    **dict.fromkeys(("us", "\N{MICRO SIGN}s"), 1e-6),
+    "ms": 1e-3,
     **dict.fromkeys(("", "s", "sec"), 1.0),
     **dict.fromkeys(("m", "min"), 60.0),
     **dict.fromkeys(("h", "hour"), 3600.0),
@@ -23,7 +25,7 @@ def parse_duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     factor = _UNITS.get(match[2].lower()) if match else None
     if match is None or factor is None or float(match[1]) * factor <= 0:
-        raise typer.BadParameter(f"{text!r} is not a duration; write 5m, 90s or 1.5h")
+        raise typer.BadParameter(f"{text!r} is not a duration; write 5m, 90s, 1.5h or 1ms")
     return float(match[1]) * factor
 
 

@@ -18,7 +18,7 @@ from iotrace.replay.transforms.drop_behind import DropBehind
 from iotrace.replay.transforms.preallocate import Preallocate
 from iotrace.replay.transforms.reorder import Reorder
 from iotrace.replay.transforms.select import Select
-from iotrace.replay.transforms.split import Split
+from iotrace.replay.transforms.split import MaxRequest, Split
 from iotrace.traces.errors import PlanError
 from iotrace.traces.lustre import stripes
 
@@ -48,6 +48,7 @@ class Shape:
         reorder: issue requests by offset.
         preallocate: give files their size first.
         drop_behind: put written files out of the page cache.
+        max_request_bytes: the most that goes into one request, as a network file system has it.
     """
 
     op: str = "all"
@@ -65,6 +66,7 @@ class Shape:
     reorder: bool = False
     preallocate: bool = False
     drop_behind: bool = False
+    max_request_bytes: int | None = None
 
     @property
     def is_recorded(self) -> bool:
@@ -79,7 +81,8 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
     broadcast chooses among reads. Then files are put together and requests ordered, so that more
     of them can be joined; they are joined before they are aligned, so that only the final ones
     are padded, and cut after that. Files get the sizes that this gives them, and are dropped as
-    they are then. Direct is last, because it parts whole blocks from what is left over.
+    they are then. Direct comes after that, because it parts whole blocks from what is left over;
+    what the file system itself would cut is last.
 
     Args:
         shape: what was asked for.
@@ -114,6 +117,8 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
     if shape.direct:
         ops = OPS if shape.direct_op == "all" else (shape.direct_op,)
         chosen.append(Direct(block_bytes, ops, shape.direct_least_bytes))
+    if shape.max_request_bytes is not None:
+        chosen.append(MaxRequest(shape.max_request_bytes))
     return chosen
 
 

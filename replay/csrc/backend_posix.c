@@ -79,6 +79,7 @@ static void *work(void *argument)
 		call_for_help(pool, now);
 		pthread_mutex_unlock(&pool->lock);
 		perform(loop, slot);
+		loop_travel(loop, slot);
 		pthread_mutex_lock(&pool->lock);
 		loop_complete(loop, slot);
 	}

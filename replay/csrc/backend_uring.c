@@ -139,7 +139,7 @@ static void perform_now(struct uring_run *run, struct slot *slot)
 	if (request->op == LOOP_OPEN && slot->fd >= 0 &&
 	    run->loop.handles[request->handle].demand >= REGISTRATION_PAYS)
 		*place = ring_add_file(&run->ring, slot->fd);
-	loop_complete(&run->loop, slot);
+	loop_finish(&run->loop, slot);
 }
 
 /* The request is over unless bytes are left to move. */
@@ -148,9 +148,9 @@ static void settle(struct uring_run *run, struct slot *slot, int64_t result, int
 	if (!is_data(slot->request)) {
 		slot->result = result;
 		slot->end_ns = now;
-		loop_complete(&run->loop, slot);
+		loop_finish(&run->loop, slot);
 	} else if (transfer_advance(&run->loop, slot, result, now)) {
-		loop_complete(&run->loop, slot);
+		loop_finish(&run->loop, slot);
 	} else {
 		queue(run, slot);
 	}
@@ -207,13 +207,18 @@ static void reap(struct uring_run *run)
 
 static int step(struct uring_run *run)
 {
-	int64_t wake = INT64_MAX;
-	int error = start_ready(run, &wake);
+	int64_t wake = INT64_MAX, arrival;
+	int error;
 
+	loop_receive(&run->loop, clock_ns());
+	error = start_ready(run, &wake);
 	if (error)
 		return error;
 	if (loop_finished(&run->loop))
 		return 0;
+	arrival = loop_arrival(&run->loop);
+	if (arrival < wake)
+		wake = arrival;
 	if (run->loop.in_flight)
 		error = ring_enter(&run->ring, true, loop_wake(&run->loop, wake));
 	else if (wake == INT64_MAX && !run->loop.held)

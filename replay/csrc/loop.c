@@ -211,7 +211,7 @@ struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake)
 	loop->patience_ns = PATIENCE_LEAST_NS;
 	stream = &loop->streams[loop->active[place]];
 	slot = loop->free_slots;
-	loop->free_slots = slot->next_free;
+	loop->free_slots = slot->next;
 	slot->index = loop->job->stream_order[stream->next++];
 	slot->request = &loop->job->requests[slot->index];
 	slot->start_ns = now;
@@ -318,6 +318,51 @@ void loop_complete(struct loop *loop, struct slot *slot)
 		loop->free_staging[loop->staging_free++] = slot->staging;
 	loop->streams[slot->request->stream].in_flight--;
 	loop->in_flight--;
-	slot->next_free = loop->free_slots;
+	slot->next = loop->free_slots;
 	loop->free_slots = slot;
+}
+
+static int64_t round_trip_ns(const struct loop *loop, const struct slot *slot)
+{
+	return slot->request->op == LOOP_EVICT ? 0 : loop->options->round_trip_ns;
+}
+
+/* All trips take the same time: what was done first arrives first. */
+void loop_finish(struct loop *loop, struct slot *slot)
+{
+	if (!round_trip_ns(loop, slot)) {
+		loop_complete(loop, slot);
+		return;
+	}
+	slot->end_ns += round_trip_ns(loop, slot);
+	slot->next = NULL;
+	if (loop->returning)
+		loop->last_returning->next = slot;
+	else
+		loop->returning = slot;
+	loop->last_returning = slot;
+}
+
+void loop_receive(struct loop *loop, int64_t now)
+{
+	while (loop_arrival(loop) <= now) {
+		struct slot *slot = loop->returning;
+
+		loop->returning = slot->next;
+		slot->end_ns = now;
+		loop_complete(loop, slot);
+	}
+}
+
+int64_t loop_arrival(const struct loop *loop)
+{
+	return loop->returning ? loop->returning->end_ns : INT64_MAX;
+}
+
+void loop_travel(const struct loop *loop, struct slot *slot)
+{
+	if (!round_trip_ns(loop, slot))
+		return;
+	sleep_until(slot->end_ns + round_trip_ns(loop, slot));
+	slot->end_ns = clock_ns();
 }

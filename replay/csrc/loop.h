@@ -44,7 +44,7 @@ struct slot {
 	int tries;
 
 	uint64_t resubmissions, retries, staged_bytes, mismatched_bytes;
-	struct slot *next_free;
+	struct slot *next; /* free, or returning */
 };
 
 struct stream {
@@ -76,6 +76,7 @@ struct loop {
 	bool held;           /* when last looked, a request waited for one that may be another's */
 	int64_t patience_ns; /* until the next look at what the others have done */
 	uint32_t in_flight;
+	struct slot *returning, *last_returning; /* done; their answers are on the way */
 	bool stopping;
 
 	struct slot *slots, *free_slots;
@@ -114,6 +115,14 @@ bool loop_ready(struct loop *loop, int64_t now, int64_t *wake);
 /* The next request that may start, marked as started `now`; or NULL, as loop_ready. */
 struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake);
 void loop_complete(struct loop *loop, struct slot *slot);
+/* The same once the answer has made its round trip, if the run has such. */
+void loop_finish(struct loop *loop, struct slot *slot);
+/* Complete what has arrived by `now`. */
+void loop_receive(struct loop *loop, int64_t now);
+/* When the next arrives; INT64_MAX: nothing is on the way. */
+int64_t loop_arrival(const struct loop *loop);
+/* The round trip of a request that the calling thread waits for. */
+void loop_travel(const struct loop *loop, struct slot *slot);
 bool loop_finished(const struct loop *loop);
 /* The time to wake at by itself, so that a stop or another worker's progress is seen soon. */
 int64_t loop_wake(struct loop *loop, int64_t wake);

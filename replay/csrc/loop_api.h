@@ -109,6 +109,7 @@ struct loop_options {
 	uint32_t stream_count;
 	int64_t staging_bytes;      /* per staged request, a multiple of 4096; 0: what is needed */
 	int64_t start_ns;           /* CLOCK_MONOTONIC: nothing starts earlier; 0: at once */
+	int64_t round_trip_ns;      /* every request but EVICT is held so much longer; 0: none is */
 	int32_t root_fd;            /* directory; no path leaves it */
 	uint8_t check_reads;        /* compare what was read with the tape */
 	uint8_t registered_buffers; /* try to; said in loop_report */

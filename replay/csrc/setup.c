@@ -92,7 +92,7 @@ static int setup_slots(struct loop *loop, uint32_t count)
 	loop->slot_count = count;
 	for (uint32_t i = 0; i < count; i++) {
 		loop->slots[i].iov = loop->iovs + (size_t)i * loop->iov_capacity;
-		loop->slots[i].next_free = loop->free_slots;
+		loop->slots[i].next = loop->free_slots;
 		loop->free_slots = &loop->slots[i];
 	}
 	return 0;

@@ -30,6 +30,7 @@ class LoopOptions:
         registered_files: register files with io_uring where it pays.
         stop_on_error: start nothing more after the first failed request; the requests left
             out get the result -ECANCELED.
+        round_trip_ns: how much longer each request takes, as if its answer came from far away.
         shared: what this worker has in common with the others of the run, of which the job is
             then this one's share; None: there are none.
     """
@@ -41,6 +42,7 @@ class LoopOptions:
     registered_buffers: bool = True
     registered_files: bool = True
     stop_on_error: bool = False
+    round_trip_ns: int = 0
     shared: SharedRun | None = None
 
 

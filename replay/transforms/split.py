@@ -46,24 +46,66 @@ class Split:
             size_bytes -= size_bytes % block_bytes
             notes = (Note(f"split to {size_bytes} bytes, whole blocks of align"),)
         applied = Applied("split", (("size_bytes", size_bytes),), notes)
-        requests = plan.requests
-        chosen = np.flatnonzero(plan.is_data() & (requests["length"] > 0))
-        if not len(chosen):
-            return plan.derive(applied, requests)
-        members = requests[chosen]
-        low, high = members["offset"], members["offset"] + members["length"]
-        starts = np.cumsum(members["length"]) - members["length"]
-        first = low // size_bytes + 1
-        count = (high - 1) // size_bytes - first + 1
-        owner = np.repeat(np.arange(len(members)), count)
-        cuts = spread(first, count) * size_bytes
-        inner = starts[owner] + cuts - low[owner]
-        bounds = np.unique(np.concatenate([starts, inner, [members["length"].sum()]]))
-        parent = np.searchsorted(starts, bounds[:-1], side="right") - 1
-        offset = low[parent] + bounds[:-1] - starts[parent]
-        line = packed(members, plan.pieces)
-        rows, pieces = recut(requests, line, bounds, chosen[parent], offset)
-        rows["think_ns"][np.concatenate([[False], parent[1:] == parent[:-1]])] = 0
-        others = np.setdiff1d(np.arange(len(requests)), chosen)
-        merged = merge((rows, chosen[parent], 0), (requests[others], others, 0))
-        return plan.derive(applied, merged, pieces)
+        return _cut(plan, size_bytes, applied)
+
+
+@dataclass(frozen=True)
+class MaxRequest:
+    """Cut every read and write as a network file system would, whatever it was made by before.
+
+    >>> from iotrace.replay.sketch import listing, sketch
+    >>> plan = sketch("open a w+create+direct\\nwrite a 0 16384\\nclose a")
+    >>> print(listing(MaxRequest(size_bytes=8192)(plan)))
+    open a w+create+direct
+    write a 0 8192
+    write a 8192 8192
+    close a
+    """
+
+    size_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.size_bytes < 1:
+            raise PlanError("--max-request must be at least 1 byte")
+
+    def __call__(self, plan: Plan) -> Plan:
+        """Return the plan with requests of at most that size.
+
+        Raises:
+            PlanError: direct I/O would no longer consist of whole blocks.
+        """
+        direct = [dict(a.parameters)["block_bytes"] for a in plan.history if a.name == "direct"]
+        block_bytes = max(plan.block_bytes, *(int(str(block)) for block in direct), 1)
+        if self.size_bytes % block_bytes:
+            raise PlanError(
+                f"--max-request {self.size_bytes} would part blocks of {block_bytes} bytes; "
+                "make it a multiple of that"
+            )
+        return _cut(
+            plan, self.size_bytes, Applied("max_request", (("size_bytes", self.size_bytes),))
+        )
+
+
+def _cut(plan: Plan, size_bytes: int, applied: Applied) -> Plan:
+    """Return the plan with reads and writes cut at multiples of `size_bytes` in their files."""
+    requests = plan.requests
+    chosen = np.flatnonzero(plan.is_data() & (requests["length"] > 0))
+    if not len(chosen):
+        return plan.derive(applied, requests)
+    members = requests[chosen]
+    low, high = members["offset"], members["offset"] + members["length"]
+    starts = np.cumsum(members["length"]) - members["length"]
+    first = low // size_bytes + 1
+    count = (high - 1) // size_bytes - first + 1
+    owner = np.repeat(np.arange(len(members)), count)
+    cuts = spread(first, count) * size_bytes
+    inner = starts[owner] + cuts - low[owner]
+    bounds = np.unique(np.concatenate([starts, inner, [members["length"].sum()]]))
+    parent = np.searchsorted(starts, bounds[:-1], side="right") - 1
+    offset = low[parent] + bounds[:-1] - starts[parent]
+    line = packed(members, plan.pieces)
+    rows, pieces = recut(requests, line, bounds, chosen[parent], offset)
+    rows["think_ns"][np.concatenate([[False], parent[1:] == parent[:-1]])] = 0
+    others = np.setdiff1d(np.arange(len(requests)), chosen)
+    merged = merge((rows, chosen[parent], 0), (requests[others], others, 0))
+    return plan.derive(applied, merged, pieces)

@@ -214,14 +214,14 @@ def test_the_object_of_a_replay_has_the_documented_keys(tmp_path: Path) -> None:
     totals = {"requests", "data_requests", "files", "bytes_written", "bytes_read"}
     assert list(result) == [
         "trace", "executor", "transforms", "layout", "recorded", "planned", "replayed",
-        "verified", "degraded", "errors", "workers", "intervals", "ranks", "fidelity",
+        "verified", "simulated", "degraded", "errors", "workers", "intervals", "ranks", "fidelity",
     ]  # fmt: skip
     assert result["transforms"] == ["coalesce(size_bytes=1048576, gather=copy)"]
     assert set(result["recorded"]) == totals | {"write_seconds", "read_seconds"}
     assert set(result["planned"]) == totals | {"padding_bytes"}
     assert set(result["replayed"]) == totals | {
         "padding_bytes", "write_seconds", "read_seconds", "durable_seconds", "latency_us",
-        "allocate_seconds", "lateness_us",
+        "allocate_seconds", "lateness_us", "copied_bytes",
     }  # fmt: skip
     assert set(result["replayed"]["latency_us"]) == {"p50", "p99", "max"}
     assert result["recorded"]["data_requests"] == 8

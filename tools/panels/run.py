@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 from typer import Option
 
 from iotrace.replay.options import MAX_QUEUE_DEPTH, ReplayOptions
+from iotrace.tools.durations import parse_duration
 from iotrace.traces.errors import PlanError
 
 
@@ -75,6 +76,15 @@ class RunPanel:
         float,
         Option(metavar="FACTOR", help="Stretch recorded pauses and times; 0.5 is twice as fast."),
     ] = 1.0
+    rtt: Annotated[
+        float | None,
+        Option(
+            parser=parse_duration,
+            metavar="TIME",
+            help="Let each request take so much longer, as over a network: 1ms.",
+            show_default="none",
+        ),
+    ] = None
     allocate: Annotated[
         AllocateName,
         Option(
@@ -128,6 +138,7 @@ def replay_options(run: RunPanel, place: PlacePanel) -> ReplayOptions:
         workers=run.workers,
         timeout_seconds=run.timeout,
         allocate=run.allocate.value,
+        round_trip_seconds=run.rtt or 0.0,
         timing=run.timing.value,
         time_scale=run.time_scale,
         repeat=run.repeat,

@@ -111,6 +111,13 @@ class ShapePanel:
     broadcast: Annotated[
         bool, Option("--broadcast", help="Read each byte once per step, by one rank.")
     ] = False
+    max_request: Annotated[
+        int | None,
+        size_option(
+            help="Cut what is left as a network file system would, to requests of this size.",
+            default="none are cut",
+        ),
+    ] = None
     layer: Annotated[
         LayerName, Option(help="Replay what reached the system, or one request per tensor.")
     ] = LayerName.REQUEST
@@ -138,6 +145,7 @@ class ShapePanel:
             reorder=self.reorder,
             preallocate=self.preallocate,
             drop_behind=self.drop_behind,
+            max_request_bytes=self.max_request,
         )
         if shape.gather and shape.coalesce_bytes is None:
             raise PlanError("--gather says how to join requests; add --coalesce")
