@@ -20,6 +20,7 @@ from iotrace.capture.completeness import (
     written_files,
 )
 from iotrace.capture.environment import boot_id, describe_host
+from iotrace.capture.faults import Faults, faults_of, read_faults
 from iotrace.capture.files import FileTable, identify
 from iotrace.capture.mounts import find_mounts
 from iotrace.capture.notes import Notes, read_notes
@@ -43,6 +44,8 @@ from iotrace.traces.errors import CaptureError
 from iotrace.traces.metadata import Completeness, Host, Metadata
 from iotrace.traces.trace import Column, Ints, Shapes, Strings, Trace
 
+# A process that does nothing else is no part of the job's I/O: `ls`, `test -e`.
+LOOK_UPS = ("stat", "getxattr")
 DISTRIBUTION = "iotrace-toolkit"
 
 
@@ -64,7 +67,8 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     notes = read_notes(logs, clock)
     files = identify(logs, clock)
     context = Context(clock, files, labelling(notes, files), Words())
-    blocks = list(process_blocks(logs, notes, context))
+    faults = read_faults(raw_dir)
+    blocks = list(process_blocks(logs, notes, faults, context))
     block = in_time_order(joined(blocks or [empty_block()]))
     here = describe_host()
     boots = list(dict.fromkeys([*(log.header.boot_id for log in logs), here.boot_id]))
@@ -81,7 +85,7 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
             for place, log in enumerate(logs)
         ),
         completeness=describe_completeness(
-            found, logs, block, context, notes, unreadable, read_roster(raw_dir, found)
+            found, logs, block, context, notes, unreadable, read_roster(raw_dir, found), faults
         ),
     )
     return Trace.from_columns(as_columns(block, context), metadata)
@@ -116,7 +120,7 @@ def read_folder(raw_dir: Path) -> tuple[list[RawLog], list[str]]:
 
 def is_of_interest(log: RawLog) -> bool:
     """Return whether a process did more than start: a request, a tensor or a span."""
-    if len(log.rows(*request_ops(log))):
+    if len(log.rows(*(op for op in request_ops(log) if op not in LOOK_UPS))):
         return True
     return any(is_about_data(log.text(row)) for row in log.rows("note").tolist())
 
@@ -130,11 +134,14 @@ def is_about_data(note: bytes) -> bool:
     return isinstance(fields, dict) and fields.get("layer") in ("tensor", "span")
 
 
-def process_blocks(logs: Sequence[RawLog], notes: Notes, context: Context) -> Iterator[Block]:
+def process_blocks(
+    logs: Sequence[RawLog], notes: Notes, faults: Faults, context: Context
+) -> Iterator[Block]:
     """Yield the rows of each process."""
     for place, log in enumerate(logs):
         own = [note for note in notes.of_log(place) if note.layer in ("tensor", "span")]
-        yield process_block(place, log, rank_of(log.header), own, context)
+        on_files = faults_of(place, logs, context.files.logs, faults)
+        yield process_block(place, log, rank_of(log.header), own, on_files, context)
 
 
 def in_time_order(block: Block) -> Block:
@@ -175,6 +182,7 @@ def describe_completeness(
     notes: Notes,
     unreadable: Sequence[str],
     roster: Roster,
+    faults: Faults,
 ) -> Completeness:
     """Return what is known to be missing from the rows of `block`.
 
@@ -206,7 +214,7 @@ def describe_completeness(
             *roster.unwatched,
             *unseen_without_log(roster),
             *unknown_submissions(found),
-            *mapped_bytes(requests),
+            *mapped_bytes(requests, faults),
             *lost_names(written, context.files, boot_id()),
             *hook_problems(notes),
         ),

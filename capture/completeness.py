@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from iotrace.capture.accounts import Account
 from iotrace.capture.extents import Extents, holds_data
+from iotrace.capture.faults import Faults
 from iotrace.capture.files import FileTable
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.rows import NULLS, Block, Words
@@ -229,12 +230,18 @@ def bytes_by_process(requests: Requests, rows: Rows, processes: int) -> list[int
     return totals.tolist()
 
 
-def mapped_bytes(requests: Requests) -> Iterator[str]:
-    """Yield what may have moved through memory, where no request shows it."""
+def mapped_bytes(requests: Requests, faults: Faults) -> Iterator[str]:
+    """Yield what may have moved through memory, where no request shows it.
+
+    Reads show as page faults, if these could be seen; writes do not.
+    """
+    if faults.lost:
+        yield f"{counted(faults.lost, 'page fault')} came too fast to be kept"
     block = requests.block
     for_writing = writable_maps(requests)
     for_reading = np.setdiff1d(requests.succeeded("map"), for_writing)
-    for rows, verb in ((for_reading, "reading"), (for_writing, "writing")):
+    reads = ((for_reading, "reading"),) if faults.refused else ()
+    for rows, verb in (*reads, (for_writing, "writing")):
         touched = 0
         for _, own in by_file(block["file"][rows], rows):
             starts = block["offset"][own].clip(min=0)
@@ -245,6 +252,7 @@ def mapped_bytes(requests: Requests) -> Iterator[str]:
             yield (
                 f"{touched} bytes of {counted(count, 'file')} were mapped into memory for {verb}; "
                 "which of them were used was not seen"
+                + (f" (page faults: {faults.refused})" if verb == "reading" else "")
             )
 
 

@@ -20,7 +20,7 @@ Codes = npt.NDArray[np.int32]
 Inode = tuple[str, int, int]  # boot id, device, number
 
 # These name their paths in text; so do opens that failed and truncations by path.
-NAMING_OPS = ("open", "truncate", "rename", "link", "unlink", "mkdir", "rmdir")
+NAMING_OPS = ("open", "truncate", "stat", "getxattr", "rename", "link", "unlink", "mkdir", "rmdir")
 FIELDS = ("file", "offset", "length", "result", "address", "flags")
 INODE_OPS = ("rename", "link", "unlink")
 # The birth time of a file that is opened as it is made; the clock it comes from may lag by a tick.

@@ -62,7 +62,7 @@ class Naming:
 
     def see(self, event: Event, identity: int) -> int:
         """Take one event in; return the file it is about."""
-        if event.op == "truncate":
+        if event.op in ("truncate", "stat", "getxattr"):
             return self.named(event.path, event.time_ns)
         if event.op == "file":
             self.call(identity, event.path, event.time_ns)

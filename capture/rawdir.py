@@ -136,6 +136,8 @@ def remove_raw_dir(raw_dir: Path) -> None:
     rosters = raw_dir.glob(f"{ROSTER_PREFIX}*{ROSTER_SUFFIX}")
     for path in (
         *raw_dir.glob(f"*{SUFFIX}"),
+        *raw_dir.glob("faults-*.perf"),
+        raw_dir / "faults.refused",
         *rosters,
         raw_dir / DESCRIPTION,
     ):

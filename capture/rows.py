@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.capture.clock import Clock
+from iotrace.capture.faults import MAJOR, OnFiles
 from iotrace.capture.files import FileTable, LogFiles
 from iotrace.capture.names import UNKNOWN
 from iotrace.capture.notes import Note
@@ -88,11 +90,13 @@ class Context:
 
 
 def process_block(
-    place: int, log: RawLog, rank: int, notes: Sequence[Note], context: Context
+    place: int, log: RawLog, rank: int, notes: Sequence[Note], faults: OnFiles, context: Context
 ) -> Block:
     """Return all rows of one process, in no order; `seq` is their order of issue."""
-    threads = dense_threads(log)
+    threads = dense_threads(log, faults.tids)
     parts = [request_rows(place, log, threads, context), counter_rows(log, threads, context)]
+    if len(faults):
+        parts.append(fault_rows(place, log, faults, threads, context))
     if notes:
         parts.append(note_rows(notes, threads, context))
     block = joined(parts)
@@ -132,10 +136,10 @@ def taken(block: Block, name: str, rows: int) -> npt.NDArray[Any]:
     return np.full(rows, NULLS.get(name, UNKNOWN), DTYPES.get(name, np.int32))
 
 
-def dense_threads(log: RawLog) -> dict[int, int]:
+def dense_threads(log: RawLog, others: npt.NDArray[np.uint32]) -> dict[int, int]:
     """Return the trace's number of each kernel thread id; the main thread is 0."""
     changes = np.flatnonzero(np.diff(log.threads, prepend=0))
-    tids = np.unique(log.threads[changes]).tolist()
+    tids = np.unique(np.append(log.threads[changes], others)).tolist()
     tids.sort(key=lambda tid: (tid != log.header.pid, tid))
     return {tid: number for number, tid in enumerate(tids)}
 
@@ -259,6 +263,39 @@ def label_columns(requests: Requests, place: int, context: Context) -> Block:
         "engine": engines[chosen],
         "step": np.array([*steps, NULLS["step"]], np.int32)[chosen],
     }
+
+
+def fault_rows(
+    place: int, log: RawLog, faults: OnFiles, threads: Mapping[int, int], context: Context
+) -> Block:
+    """Return the rows of page faults: where a load through memory waited for storage."""
+    words, count = context.words, len(faults)
+    times_ns = context.clock.times(log, faults.times_ns)
+    page_bytes = np.full(count, mmap.PAGESIZE, np.int64)
+    requests = Requests(
+        threads=faults.tids,
+        starts_ns=times_ns,
+        files=faults.files,
+        for_writing=np.zeros(count, np.bool_),
+        follows=np.ones(count, np.bool_),
+    )
+    block: Block = {
+        "layer": np.full(count, words.layer.code("request"), np.int32),
+        "op": np.full(count, words.op.code("fault"), np.int32),
+        "api": np.full(count, words.api.code("mmap"), np.int32),
+        "offset_source": np.full(count, words.offset_source.code("tracked"), np.int32),
+        "thread": numbered(threads, faults.tids),
+        "start_ns": times_ns,  # the kernel tells when it was served, not how long that took
+        "end_ns": times_ns,
+        "path": faults.paths,
+        "file": np.where(faults.files < 0, NULLS["file"], faults.files).astype(np.int32),
+        "offset": faults.offsets,
+        "length": page_bytes,
+        "result": page_bytes,
+        "flags": np.full(count, MAJOR, np.int32),
+        "address": faults.addresses,
+    }
+    return block | label_columns(requests, place, context)
 
 
 def counter_rows(log: RawLog, threads: Mapping[int, int], context: Context) -> Block:

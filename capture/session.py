@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iotrace.capture.collector import collect, tool_version
+from iotrace.capture.fault_rings import watched_faults
 from iotrace.capture.launcher import run
 from iotrace.capture.preload import job_environment, library_path, preloadable
 from iotrace.capture.program import find_program, warnings_about
@@ -89,7 +90,8 @@ def capture(command: Sequence[str], options: CaptureOptions) -> Captured:
             write_command(raw_dir, command)
             start_roster(raw_dir)
             environ = job_environment(os.environ, link, raw_dir, scope, options.log_limit_bytes)
-            status = run(program, command, environ)
+            with watched_faults(raw_dir):
+                status = run(program, command, environ)
             wait_for_stragglers(raw_dir)
             unseen = [*warnings_about(program), *_lost_logs(raw_dir)]
     except OSError as error:

@@ -29,6 +29,13 @@ static void *find(const char *name)
 	}
 FOR_EACH_SYSTEM_CALL(EARLY_SYSTEM_CALL)
 
+#define EARLY_STAT(type, name, parameters, call, ...)                         \
+	static type early_##name parameters                                   \
+	{                                                                     \
+		return (type)libc_result(call);                               \
+	}
+FOR_EACH_STAT(EARLY_STAT)
+
 #define EARLY_FUNCTION(type, name, parameters, arguments, ...)                   \
 	static type early_##name parameters                                   \
 	{                                                                     \
@@ -42,7 +49,7 @@ FOR_EACH_FUNCTION(EARLY_FUNCTION)
 FOR_EACH_STREAM_FUNCTION(EARLY_FUNCTION)
 
 #define EARLY(type, name, ...) .name = early_##name,
-struct real_functions real = {FOR_EACH_SYSTEM_CALL(EARLY) FOR_EACH_FUNCTION(EARLY)
+struct real_functions real = {FOR_EACH_SYSTEM_CALL(EARLY) FOR_EACH_STAT(EARLY) FOR_EACH_FUNCTION(EARLY)
 			      FOR_EACH_STREAM_FUNCTION(EARLY)};
 
 /* A name this libc lacks keeps its early definition: the kernel may know the call. */
@@ -58,6 +65,7 @@ void real_resolve(void)
 {
 #define RESOLVE(type, name, ...) resolve(#name, &real.name);
 	FOR_EACH_SYSTEM_CALL(RESOLVE)
+	FOR_EACH_STAT(RESOLVE)
 	FOR_EACH_FUNCTION(RESOLVE)
 	FOR_EACH_STREAM_FUNCTION(RESOLVE)
 #undef RESOLVE

@@ -11,6 +11,7 @@
 
 #include "raw.h"
 
+#include "real_stats.h"
 #include "real_streams.h"
 
 #include <pthread.h>
@@ -112,6 +113,8 @@
 	X(int, fsync, (int fd), RAW(SYS_fsync, fd))                                                \
 	X(int, fdatasync, (int fd), RAW(SYS_fdatasync, fd))                                        \
 	X(int, syncfs, (int fd), RAW(SYS_syncfs, fd))                                              \
+	X(ssize_t, readahead, (int fd, off_t offset, size_t bytes),                                \
+	  RAW(SYS_readahead, fd, offset, bytes))                                                   \
 	X(int, sync_file_range, (int fd, off_t offset, off_t bytes, unsigned int flags),           \
 	  RAW(SYS_sync_file_range, fd, offset, bytes, flags))                                      \
 	X(int, msync, (void *address, size_t bytes, int flags),                                    \
@@ -261,6 +264,7 @@ static inline long raw_dup2(int fd, int to)
 #define POINTER(type, name, parameters, ...) type(*name) parameters;
 struct real_functions {
 	FOR_EACH_SYSTEM_CALL(POINTER)
+	FOR_EACH_STAT(POINTER)
 	FOR_EACH_FUNCTION(POINTER)
 	FOR_EACH_STREAM_FUNCTION(POINTER)
 };

@@ -49,6 +49,8 @@
 	X(OP_UNLINK, "unlink")                                                \
 	X(OP_MKDIR, "mkdir")                                                  \
 	X(OP_RMDIR, "rmdir")                                                  \
+	X(OP_STAT, "stat")                                                    \
+	X(OP_GETXATTR, "getxattr")                                            \
 	X(OP_MAP, "map")                                                      \
 	X(OP_UNMAP, "unmap")                                                  \
 	X(OP_ADVISE, "advise")                                                \
@@ -101,6 +103,7 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  * OP_LINK, OP_UNLINK, OP_MKDIR, OP_RMDIR  text: path(s), absolute
  *           offset: st_dev and length: st_ino of the inode named, for
  *           RENAME, LINK and UNLINK (looked up before the call; 0 if unknown)
+ * OP_STAT, OP_GETXATTR by path: file 0, text: the path, absolute; of files that are there
  * OP_SYNC   flags: 0 fsync, 1 fdatasync, 2 sync_file_range, 3 msync, 4 syncfs, 5 sync
  * OP_ALLOCATE flags: fallocate mode; OP_TRUNCATE length: the new size
  *           (truncate by path: file 0, text: path)

@@ -89,3 +89,11 @@ POSIX_ALLOCATE(posix_fallocate)
 POSIX_ALLOCATE(posix_fallocate64)
 ADVISE(posix_fadvise)
 ADVISE(posix_fadvise64)
+
+EXPORT ssize_t readahead(int fd, off_t offset, size_t bytes)
+{
+	struct request request = request_begin(fd);
+
+	return request_done(request, range_record(OP_ADVISE, offset, (off_t)bytes, POSIX_FADV_WILLNEED),
+			    (int)real.readahead(fd, offset, bytes));
+}

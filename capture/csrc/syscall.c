@@ -11,6 +11,7 @@
 
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 /*
  * Not variadic as in unistd.h: with the arguments where the caller has put
@@ -58,6 +59,12 @@ int close_range(unsigned int first, unsigned int last, int flags);
 	X(syncfs, (int)a)                                                                          \
 	X(sync_file_range, (int)a, b, c, (unsigned int)d)                                          \
 	X(ftruncate, (int)a, b)                                                                    \
+	X(fstat, (int)a, (struct stat *)b)                                                         \
+	X(statx, (int)a, PATH(b), (int)c, (unsigned int)d, (struct statx *)e)                      \
+	X(getxattr, PATH(a), PATH(b), (void *)c, (size_t)d)                                        \
+	X(lgetxattr, PATH(a), PATH(b), (void *)c, (size_t)d)                                       \
+	X(fgetxattr, (int)a, PATH(b), (void *)c, (size_t)d)                                        \
+	X(readahead, (int)a, b, (size_t)c)                                                         \
 	X(truncate, PATH(a), b)                                                                    \
 	X(fallocate, (int)a, (int)b, c, d)                                                         \
 	X(munmap, (void *)a, (size_t)b)                                                            \
@@ -73,6 +80,8 @@ int close_range(unsigned int first, unsigned int last, int flags);
 /* Those that newer architectures no longer have. */
 #define FOR_EACH_OLD_CALL(X)                                                                       \
 	X(open, PATH(a), (int)b, (mode_t)c)                                                        \
+	X(stat, PATH(a), (struct stat *)b)                                                         \
+	X(lstat, PATH(a), (struct stat *)b)                                                        \
 	X(creat, PATH(a), (mode_t)b)                                                               \
 	X(dup2, (int)a, (int)b)                                                                    \
 	X(rename, PATH(a), PATH(b))                                                                \
@@ -138,6 +147,8 @@ long captured_syscall(long number, long a, long b, long c, long d, long e, long 
 #undef CALL
 	case SYS_mmap:
 		return (long)mmap((void *)a, (size_t)b, (int)c, (int)d, (int)e, f);
+	case SYS_newfstatat:
+		return fstatat((int)a, PATH(b), (struct stat *)c, (int)d);
 	case SYS_fadvise64:
 		return advised(posix_fadvise((int)a, b, c, (int)d));
 	case SYS_io_uring_setup:

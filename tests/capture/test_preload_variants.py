@@ -1,5 +1,6 @@
 """Every variant of libc's file functions, against what the kernel saw."""
 
+import errno
 import re
 import subprocess
 from pathlib import Path
@@ -131,6 +132,16 @@ def test_names_are_recorded_with_the_inode_they_named(captured: Captured) -> Non
     assert all(part.startswith(b"/") for r in records for part in r.text.split(b"\0"))
 
 
+def test_look_ups_are_requests(captured: Captured) -> None:
+    """Each is a round trip on a network file system, and loaders make thousands."""
+    by_path = [r for r in captured.requests("stat", "getxattr") if not r.file]
+    assert {Path(r.text.decode()).name for r in by_path} == {"stat.file"}
+    assert [r.op for r in by_path] == ["stat"] * 10 + ["getxattr"] * 2
+    by_descriptor = captured.of("stat.file", "stat", "getxattr", "advise")
+    assert [r.op for r in by_descriptor] == ["stat"] * 3 + ["getxattr", "advise"]
+    assert {r.result for r in by_path} <= {0, -errno.ENODATA, -errno.EOPNOTSUPP}
+
+
 def test_what_failed_is_recorded_with_its_error(captured: Captured) -> None:
     """A replay must not do what the job did not manage to do."""
     (rename,) = [r for r in captured.requests("rename") if r.result < 0]
@@ -154,7 +165,7 @@ VARIANTS = re.compile(
     r"|f(data)?sync|sync(fs|_file_range)?|copy_file_range|sendfile(64)?|splice"
     r"|f(re|d)?open(64)?|fclose|f(write|read)(_unlocked)?|__fread(_unlocked)?_chk|fflush(_unlocked)?"
     r"|fseeko?(64)?|rewind|fsetpos(64)?|fputs|_[Ee]xit|f?exec(l|v|ve|le|lp|vp|vpe|veat)"
-    r"|posix_spawnp?"
+    r"|posix_spawnp?|[lf]?stat(64)?|fstatat(64)?|statx|__[lf]?xstat(at)?(64)?|[lf]?getxattr|readahead"
     # stdio: all that reads, writes, flushes; those on strings (s*, as*, obstack_*) move no bytes
     r"|f?put[cs](_unlocked)?|putc?w?c(har)?(_unlocked)?|fputw[cs](_unlocked)?|puts|putw|__overflow"
     r"|(__)?v?[fd]?printf(_chk)?|(__)?v?f?wprintf(_chk)?|__w?(over|u|under)flow"

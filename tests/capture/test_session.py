@@ -78,6 +78,7 @@ def test_a_job_that_writes_a_temporary_file_and_renames_it(lab: Lab) -> None:
     assert moved(trace, "read") == {"x": 1000}
     ops = ["open", "write", "sync", "close", "rename"]
     requests = trace.layer("request")
+    requests = requests.where(~requests.row_mask(op="stat"))  # Python asks after each open
     assert requests.strings("op") == ops * 2 + ["open", "read", "close"]
     assert requests.ints("file").tolist() == [0] * 5 + [1] * 8
     assert trace.metadata.completeness.complete, trace.metadata.completeness.problems()

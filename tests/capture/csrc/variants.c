@@ -17,8 +17,13 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+extern int __xstat(int version, const char *path, struct stat *status);
+extern int __lxstat64(int version, const char *path, struct stat64 *status);
+extern int __fxstat(int version, int fd, struct stat *status);
+extern int __fxstatat(int version, int at, const char *path, struct stat *status, int flags);
 extern int __open(const char *path, int flags, ...);
 extern int __open64(const char *path, int flags, ...);
 extern int __open_2(const char *path, int flags);
@@ -305,6 +310,31 @@ static void names(void)
 	CHECK(open("name.missing/x", O_WRONLY | O_CREAT, MODE) == -1);
 }
 
+/* 13 look-ups by path or descriptor of a file that is there, and some of what is not one. */
+static void look_ups(void)
+{
+	struct stat status;
+	struct stat64 status64;
+	struct statx extended;
+	char value[8];
+	int fd = made("stat.file");
+
+	CHECK(stat("stat.file", &status) == 0 && stat64("stat.file", &status64) == 0);
+	CHECK(lstat("stat.file", &status) == 0 && lstat64("stat.file", &status64) == 0);
+	CHECK(fstatat(folder_fd, "stat.file", &status, 0) == 0);
+	CHECK(fstatat64(AT_FDCWD, "stat.file", &status64, AT_SYMLINK_NOFOLLOW) == 0);
+	CHECK(statx(AT_FDCWD, "stat.file", 0, STATX_SIZE | STATX_TYPE, &extended) == 0);
+	CHECK(__xstat(1, "stat.file", &status) == 0 && __lxstat64(1, "stat.file", &status64) == 0);
+	CHECK(__fxstatat(1, AT_FDCWD, "stat.file", &status, 0) == 0);
+	CHECK(fstat(fd, &status) == 0 && __fxstat(1, fd, &status) == 0);
+	CHECK(statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &extended) == 0);
+	CHECK(stat(".", &status) == 0 && stat("stat.missing", &status) == -1);
+	CHECK(getxattr("stat.file", "user.none", value, sizeof(value)) == -1);
+	CHECK(lgetxattr("stat.file", "user.none", value, sizeof(value)) == -1);
+	CHECK(fgetxattr(fd, "user.none", value, sizeof(value)) == -1);
+	CHECK(readahead(fd, 0, 4096) == 0 && close(fd) == 0);
+}
+
 static void many_closed(void)
 {
 	int first = made("closed.first"), second = made("closed.second"), third;
@@ -334,6 +364,7 @@ int main(int argc, char **argv)
 	sizes();
 	syncs();
 	names();
+	look_ups();
 	many_closed();
 	return 0;
 }

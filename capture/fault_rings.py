@@ -1,0 +1,176 @@
+"""Watch a job's major page faults: software events of perf, which need no privilege.
+
+A load through mmap makes no read calls: it stops at each page that is not in memory. The events are
+opened in this process for each CPU and inherited by the job, all its threads and processes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import platform
+import select
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from iotrace.capture.environment import boot_id
+
+PREFIX, SUFFIX = "faults-", ".perf"
+REFUSED = "faults.refused"
+PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
+
+TYPE_SOFTWARE, COUNT_PAGE_FAULTS_MAJ = 1, 6
+SAMPLE_TID, SAMPLE_TIME, SAMPLE_ADDR = 1 << 1, 1 << 2, 1 << 3
+INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
+WATERMARK, USE_CLOCKID = 1 << 14, 1 << 25
+FD_CLOEXEC = 1 << 3
+ATTRIBUTE_BYTES = 112
+
+# What an unprivileged user may lock for each CPU (perf_event_mlock_kb) is just above 512 KiB.
+MOST_RING_PAGES = 128
+HEAD_AT, TAIL_AT = 1024, 1032  # in the first page of a ring, see linux/perf_event.h
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The events of one CPU, and the file they go to."""
+
+    fd: int
+    memory: mmap.mmap
+    bytes: int
+    file: BinaryIO
+
+    def drain(self) -> None:
+        """Move what has come in to the file."""
+        (head,) = struct.unpack_from("<Q", self.memory, HEAD_AT)
+        (tail,) = struct.unpack_from("<Q", self.memory, TAIL_AT)
+        while tail < head:
+            at = tail % self.bytes
+            count = min(head - tail, self.bytes - at)
+            begin = mmap.PAGESIZE + at
+            self.file.write(self.memory[begin : begin + count])
+            tail += count
+        struct.pack_into("<Q", self.memory, TAIL_AT, tail)
+
+    def close(self) -> None:
+        """End the events."""
+        self.file.close()
+        self.memory.close()
+        os.close(self.fd)
+
+
+def attributes(ring_bytes: int, with_kernel: bool) -> bytes:
+    """Return a struct perf_event_attr: each major fault with thread, time and address."""
+    flags = INHERIT | EXCLUDE_HYPERVISOR | WATERMARK | USE_CLOCKID
+    flags |= 0 if with_kernel else EXCLUDE_KERNEL
+    packed = struct.pack(
+        "<IIQQQQQI",
+        TYPE_SOFTWARE,
+        ATTRIBUTE_BYTES,
+        COUNT_PAGE_FAULTS_MAJ,
+        1,  # each of them
+        SAMPLE_TID | SAMPLE_TIME | SAMPLE_ADDR,
+        0,
+        flags,
+        ring_bytes // 4,
+    )
+    clock = struct.pack("<i", 1)  # CLOCK_MONOTONIC, at byte 92
+    return (packed.ljust(92, b"\0") + clock).ljust(ATTRIBUTE_BYTES, b"\0")
+
+
+def open_event(cpu: int, ring_bytes: int) -> int:
+    """Open the events of the calling thread and all it starts on one CPU.
+
+    Faults on the job's memory inside system calls need a privilege; without it, they stay unseen.
+
+    Raises:
+        OSError: this is refused.
+    """
+    number = PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    libc = ctypes.CDLL(None, use_errno=True)
+    for with_kernel in (True, False):
+        attribute = attributes(ring_bytes, with_kernel)
+        fd: int = libc.syscall(number, attribute, 0, cpu, -1, FD_CLOEXEC)
+        if fd >= 0:
+            return fd
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def open_ring(cpu: int, path: Path) -> Ring:
+    """Open the events of one CPU with as large a ring as is allowed.
+
+    Raises:
+        OSError: even the smallest is refused.
+    """
+    pages = MOST_RING_PAGES
+    while True:
+        fd = open_event(cpu, pages * mmap.PAGESIZE)
+        try:
+            memory = mmap.mmap(fd, (1 + pages) * mmap.PAGESIZE)
+            return Ring(fd, memory, pages * mmap.PAGESIZE, path.open("wb"))
+        except OSError:
+            os.close(fd)
+            if pages == 1:
+                raise
+            pages //= 2
+
+
+def online_cpus() -> Iterator[int]:
+    """Yield the CPUs that run."""
+    for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def read_until(stop: threading.Event, rings: list[Ring]) -> None:
+    """Empty the rings as they fill."""
+    poll = select.poll()
+    for ring in rings:
+        poll.register(ring.fd, select.POLLIN)
+    while not stop.is_set():
+        poll.poll(POLL_SECONDS * 1000)
+        drain_all(rings)
+
+
+def drain_all(rings: Sequence[Ring]) -> None:
+    """Move what has come in to the files."""
+    for ring in rings:
+        ring.drain()
+
+
+@contextmanager
+def watched_faults(raw_dir: Path) -> Iterator[None]:
+    """Record the major faults of all processes that are started inside, next to the raw logs.
+
+    Where that is refused, the folder says why.
+    """
+    with ExitStack() as stack:
+        rings: list[Ring] = []
+        try:
+            for cpu in online_cpus():
+                path = raw_dir / f"{PREFIX}{boot_id()}-{cpu}{SUFFIX}"
+                ring = open_ring(cpu, path)
+                stack.callback(ring.close)
+                rings.append(ring)
+        except (OSError, ValueError) as error:
+            rings.clear()
+            with suppress(OSError):
+                (raw_dir / REFUSED).write_text(str(getattr(error, "strerror", None) or error))
+        if rings:
+            stop = threading.Event()
+            reader = threading.Thread(target=read_until, args=(stop, rings), daemon=True)
+            reader.start()
+            stack.callback(drain_all, rings)
+            stack.callback(reader.join)
+            stack.callback(stop.set)
+        yield

@@ -1,0 +1,130 @@
+"""Loads through mmap, seen as page faults; the process's own count is the oracle."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iotrace.capture.faults import LOST_AT, SAMPLE, parse
+from iotrace.traces.reader import read_trace
+from iotrace.traces.trace import Trace
+
+PAGE_BYTES = resource.getpagesize()
+# No capability is left: to perf this is any user, to the file system still the owner.
+AS_ANY_USER = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
+LOAD = """
+import resource, sys
+import torch
+from safetensors.torch import load_file
+torch.set_num_threads(1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+for tensor in load_file(sys.argv[1]).values():
+    tensor.view(torch.uint8)[:: int(sys.argv[2])].sum()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before)
+"""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A file system on a loop device."""
+
+    folder: Path
+    device: str
+
+    def set_read_ahead(self, kib: int) -> None:
+        """Set what is read beyond a page that is missing; 0: nothing."""
+        name = Path(self.device).name
+        Path(f"/sys/block/{name}/queue/read_ahead_kb").write_text(str(kib))
+
+    def forget(self) -> None:
+        """Drop what the page cache holds of it."""
+        subprocess.run(["umount", self.folder], check=True)
+        subprocess.run(["mount", self.device, self.folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    """Return a disk with 256 MiB in a safetensors file, `weights`."""
+    torch = pytest.importorskip("torch")
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    if os.getuid() != 0 or not shutil.which("losetup"):
+        pytest.skip("a loop device needs root")
+    folder = tmp_path_factory.mktemp("disk")
+    image, place = folder / "image", folder / "mounted"
+    place.mkdir()
+    with image.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 400 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    found = subprocess.run(
+        ["losetup", "--find", "--show", image], capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        pytest.skip(f"no loop device: {found.stderr.strip()}")
+    disk = Disk(place, found.stdout.strip())
+    try:
+        subprocess.run(["mount", disk.device, place], check=True)
+        tensors = {f"layer.{i}": torch.ones(64 << 20, dtype=torch.uint8) for i in range(4)}
+        save_file(tensors, place / "weights")
+        (folder / "load.py").write_text(LOAD)
+        yield disk
+    finally:
+        subprocess.run(["umount", place], check=False)
+        subprocess.run(["losetup", "--detach", disk.device], check=True)
+
+
+def run_capture(disk: Disk, *prefix: str) -> tuple[Trace, int]:
+    """Load the file under capture; return the trace and the faults that the process counted."""
+    folder = disk.folder.parent
+    command = [*prefix, sys.executable, "-m", "iotrace.tools", "capture", "--force"]
+    command += ["-o", str(folder / "trace.parquet"), "--", sys.executable, "load.py"]
+    done = subprocess.run(
+        [*command, str(disk.folder / "weights"), str(PAGE_BYTES)],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return read_trace(folder / "trace.parquet"), int(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("read_ahead_kib", "prefix"),
+    [(128, ()), (16, AS_ANY_USER), (0, ()), (0, AS_ANY_USER)],
+    ids=["128 KiB as root", "16 KiB as any user", "none as root", "none as any user"],
+)
+def test_each_fault_of_a_load_is_a_row(
+    disk: Disk, read_ahead_kib: int, prefix: tuple[str, ...]
+) -> None:
+    """A mapped load is slow where read-ahead is off, and nothing but its faults shows that."""
+    disk.set_read_ahead(read_ahead_kib)
+    disk.forget()
+    trace, counted = run_capture(disk, *prefix)
+    rows = trace.where(trace.row_mask(op="fault"))
+    assert set(rows.strings("path")) == {str(disk.folder / "weights")}
+    assert abs(len(rows) - counted) <= max(3, 0.02 * counted)
+    file_bytes = (disk.folder / "weights").stat().st_size
+    offsets = rows.ints("offset")
+    assert (offsets % PAGE_BYTES == 0).all() and offsets.max() < file_bytes
+    if read_ahead_kib == 0:
+        pages = len(np.unique(offsets)) * PAGE_BYTES
+        assert pages > 0.98 * file_bytes
+    completeness = trace.metadata.completeness
+    assert not [problem for problem in completeness.problems() if "mapped" in problem]
+
+
+def test_what_came_too_fast_is_counted() -> None:
+    """A ring that was full says how much it did not take."""
+    samples = np.zeros(3, SAMPLE)
+    samples["type"], samples["size"], samples["pid"] = 9, SAMPLE.itemsize, (1, 2, 3)
+    lost = np.array([2 | 24 << 48, 0, 7], "<u8").tobytes()
+    assert len(lost) == LOST_AT + 8
+    runs, count = parse(samples[:2].tobytes() + lost + samples[2:].tobytes())
+    assert count == 7
+    assert np.concatenate(runs)["pid"].tolist() == [1, 2, 3]
