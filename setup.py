@@ -41,6 +41,7 @@ setup(
             libraries=["dl", "pthread"],
             extra_compile_args=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
             extra_link_args=[
+                "-Wl,-Bsymbolic-functions",  # what one wrapper calls of another is ours
                 "-Wl,-z,nodelete",
                 "-Wl,-z,now",
                 "-Wl,--no-as-needed",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "real.h"
 
+#include <link.h>
 #include <string.h>
 
 #include "dlsym.h"
@@ -61,6 +62,87 @@ static void resolve(const char *name, void *slot)
 		memcpy(slot, &found, sizeof(found));
 }
 
+/* --- other interposers behind this one --------------------------------- */
+
+#define BEHIND_MAX 8u
+
+/* Where a loaded object lies. */
+struct range {
+	uintptr_t first, end; /* end 0: not found */
+};
+
+static struct range behind[BEHIND_MAX];
+static uint32_t behind_count;
+
+struct search {
+	uintptr_t address;
+	struct range found;
+};
+
+static int look_in(struct dl_phdr_info *object, size_t bytes, void *argument)
+{
+	struct search *search = argument;
+	struct range range = {UINTPTR_MAX, 0};
+
+	(void)bytes;
+	for (int i = 0; i < object->dlpi_phnum; i++) {
+		uintptr_t first = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr;
+
+		if (object->dlpi_phdr[i].p_type != PT_LOAD)
+			continue;
+		if (first < range.first)
+			range.first = first;
+		if (first + object->dlpi_phdr[i].p_memsz > range.end)
+			range.end = first + object->dlpi_phdr[i].p_memsz;
+	}
+	if (search->address < range.first || search->address >= range.end)
+		return 0;
+	search->found = range;
+	return 1;
+}
+
+static struct range range_of(const void *address)
+{
+	struct search search = {(uintptr_t)address, {0, 0}};
+
+	dl_iterate_phdr(look_in, &search);
+	return search.found;
+}
+
+static bool is_in(struct range range, uintptr_t address)
+{
+	return address >= range.first && address < range.end;
+}
+
+bool real_is_behind(const void *caller)
+{
+	for (uint32_t i = 0; i < behind_count; i++)
+		if (is_in(behind[i], (uintptr_t)caller))
+			return true;
+	return false;
+}
+
+/* Note which objects other than libc and this one hold definitions that we call. */
+static void find_behind(void)
+{
+	struct range libc, ours = {(uintptr_t)__ehdr_start, (uintptr_t)_end};
+	void *function;
+
+	memcpy(&function, &real.syscall, sizeof(function));
+	libc = range_of(function);
+	for (size_t at = 0; at < sizeof(real) && behind_count < BEHIND_MAX; at += sizeof(function)) {
+		struct range found;
+
+		memcpy(&function, (const char *)&real + at, sizeof(function));
+		if (is_in(libc, (uintptr_t)function) || is_in(ours, (uintptr_t)function) ||
+		    real_is_behind(function))
+			continue;
+		found = range_of(function);
+		if (found.end)
+			behind[behind_count++] = found;
+	}
+}
+
 void real_resolve(void)
 {
 #define RESOLVE(type, name, ...) resolve(#name, &real.name);
@@ -69,4 +151,5 @@ void real_resolve(void)
 	FOR_EACH_FUNCTION(RESOLVE)
 	FOR_EACH_STREAM_FUNCTION(RESOLVE)
 #undef RESOLVE
+	find_behind();
 }

@@ -272,6 +272,12 @@ struct real_functions {
 
 extern struct real_functions real;
 
+/*
+ * Does this caller belong to a library that stands between us and libc? What
+ * it asks of the system is how it does what one of our wrappers asked of it.
+ */
+bool real_is_behind(const void *caller);
+
 /* Ask the dynamic linker for all of them; call once, before any thread. */
 void real_resolve(void);
 

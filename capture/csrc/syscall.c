@@ -131,7 +131,7 @@ static __attribute__((noinline)) long register_with_ring(long fd, long opcode, l
 
 long captured_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
-	if (unlikely(!capture_is_on))
+	if (unlikely(!capture_is_on || real_is_behind(__builtin_return_address(0))))
 		return real.syscall(number, a, b, c, d, e, f);
 	switch (number) {
 #define CALL(name, ...)                                                       \
