@@ -19,7 +19,7 @@ from pyarrow import csv
 from iotrace.traces.check import check_trace
 from iotrace.traces.columns import Column, Ints, Shapes, Strings
 from iotrace.traces.errors import TraceFormatError
-from iotrace.traces.formats.lines import Lines
+from iotrace.traces.formats.lines import GZIP_MAGIC, Lines
 from iotrace.traces.formats.rows import noted, tool_version
 from iotrace.traces.formats.source import Source
 from iotrace.traces.location import one_line
@@ -52,6 +52,9 @@ def read(path: Path) -> Trace:
     Raises:
         TraceFormatError: a column or a value is none of a trace's; it is named.
     """
+    with path.open("rb") as file:
+        if file.read(len(GZIP_MAGIC)) == GZIP_MAGIC:
+            raise TraceFormatError(f"{path} is compressed; unpack it first")
     names = _names(next(iter(Lines(path)), ""))
     if names == [""]:
         raise TraceFormatError(f"{path} is empty; the first line names the columns")

@@ -14,6 +14,9 @@ from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.location import one_line
 
 LINE_MAX_BYTES = 1 << 16
+# A log shrinks to a tenth or so; what grows more than this was made to keep its reader busy.
+GROWTH_MAX = 200
+GROWTH_FREE_BYTES = 64 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 # What a parser raises on text that it does not expect.
 _PARSE_ERRORS = (
@@ -35,9 +38,13 @@ class Lines:
         self._max_bytes = max_bytes
 
     def __iter__(self) -> Iterator[str]:
+        most_bytes = self.path.stat().st_size * GROWTH_MAX + GROWTH_FREE_BYTES
         with opened(self.path) as file:
             while line := self._next(file):
                 self.number += 1
+                most_bytes -= len(line)
+                if most_bytes < 0:
+                    raise self.error(f"the compressed file grows {GROWTH_MAX}-fold; unpack it")
                 if len(line) > self._max_bytes:
                     raise self.error(f"longer than {self._max_bytes} bytes")
                 yield line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")

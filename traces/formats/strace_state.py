@@ -102,8 +102,12 @@ class Names:
 
     def rename(self, path: str, target: str) -> None:
         """Let `target` mean what `path` meant; of a folder, all that is in it."""
-        for name in [n for n in self._files if n == path or n.startswith(f"{path}/")]:
-            self._files[target + name[len(path) :]] = self._files.pop(name)
+        if path in self._files:
+            self._files[target] = self._files.pop(path)
+        if path in self.folders:
+            self.folders.add(target)
+            for name in [name for name in self._files if name.startswith(f"{path}/")]:
+                self._files[target + name[len(path) :]] = self._files.pop(name)
 
     def link(self, path: str, target: str) -> None:
         """Let both mean the same file."""

@@ -85,7 +85,8 @@ def _records(file: BinaryIO) -> tuple[dict[str, Stored], bytes]:
             for record in archive.infolist():
                 name = record.filename.partition("/")[2]
                 if name == PICKLE:
-                    if record.file_size > PICKLE_MAX_BYTES:
+                    grows = record.file_size > 16 * record.compress_size + (1 << 20)
+                    if grows or record.file_size > PICKLE_MAX_BYTES:
                         raise ValueError(f"a pickle of {record.file_size} bytes")
                     pickled = archive.read(record)
                 elif name.startswith(STORAGES):

@@ -1,0 +1,60 @@
+"""What a stranger's input may cost: memory and time stay in proportion to its size."""
+
+from __future__ import annotations
+
+import gzip
+import resource
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.formats import checkpoint, csv_file, fio, strace
+from iotrace.traces.formats.rows import Rows
+
+
+def test_rows_beyond_the_limit_are_one_error() -> None:
+    """Memory is not filled until the system kills somebody."""
+    rows = Rows(limit_bytes=1 << 20)
+    with pytest.raises(TraceFormatError, match="rows do not fit into memory"):
+        for ns in range(1 << 20):
+            rows.add("open", ns)
+    assert 0 < len(rows) < 10_000
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one_is_refused_soon(tmp_path: Path) -> None:
+    """A megabyte of compressed blank lines is a gigabyte of them."""
+    path = tmp_path / "log.gz"
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        file.write(b"fio version 3 iolog\n")
+        for _ in range(300):
+            file.write((b"\n" + b" " * 65_000) * 16)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(TraceFormatError, match="unpack it"):
+        fio.read(path)
+    with pytest.raises(TraceFormatError, match="compressed"):
+        csv_file.read(path)
+
+
+def test_a_pickle_that_unpacks_to_a_huge_one_is_refused_soon(tmp_path: Path) -> None:
+    """torch stores its pickle as it is; who compresses it means harm."""
+    path = tmp_path / "a.pt"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/data.pkl", b"N" * (100 << 20))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(TraceFormatError, match="a pickle of 104857600 bytes"):
+        checkpoint.read(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+
+
+def test_a_folder_that_is_renamed_takes_its_files_along(tmp_path: Path) -> None:
+    """The checkpoint is written under a temporary name and read under the last one."""
+    path = tmp_path / "log"
+    path.write_text(
+        'openat(AT_FDCWD, "/d/tmp/a", O_WRONLY|O_CREAT, 0666) = 3\nclose(3) = 0\n'
+        'rename("/d/tmp", "/d/step1") = 0\nopenat(AT_FDCWD, "/d/step1/a", O_RDONLY) = 3\n'
+    )
+    trace = strace.read(path)
+    files = dict(zip(trace.strings("path"), trace.ints("file").tolist(), strict=True))
+    assert files["/d/tmp/a"] == files["/d/step1/a"]
