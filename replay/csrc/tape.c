@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The payload: random bytes in one memfd, mapped over and over in a row, so
+ * The payload: random bytes in shared memory, mapped over and over in a row, so
  * that any request's bytes are a pointer into the mapping. Byte o of file k
  * is tape[(phase(k) + o) mod period]; the period is a prime number of pages,
  * so that neither files nor power-of-two strides fall on the same bytes.
@@ -85,21 +85,21 @@ static void fill_random(uint64_t *words, int64_t count, uint64_t seed)
 	}
 }
 
-/* Map one memfd of `bytes` over and over, `mapped` bytes in all. */
-static uint8_t *map_repeated(const char *name, int64_t bytes, int64_t mapped, int *error)
+/*
+ * Map `bytes` of memory over and over in a row, `mapped` bytes in all. It has no file: a limit on
+ * the size of files, which batch systems set, would hold for a memfd too.
+ */
+static uint8_t *map_repeated(int64_t bytes, int64_t mapped, int *error)
 {
-	int fd = memfd_create(name, MFD_CLOEXEC);
-	uint8_t *base = MAP_FAILED;
-
-	if (fd < 0)
-		goto fail;
-	if (ftruncate(fd, bytes))
-		goto fail;
 	/* Huge page alignment lets the first copy be backed by huge pages. */
-	base = mmap(NULL, mapped + HUGE_PAGE_BYTES, PROT_NONE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (base == MAP_FAILED)
-		goto fail;
+	uint8_t *base = mmap(NULL, mapped + HUGE_PAGE_BYTES, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *place = base;
+
+	if (base == MAP_FAILED) {
+		*error = -errno;
+		return NULL;
+	}
 	int64_t head = -(uintptr_t)base & (HUGE_PAGE_BYTES - 1);
 
 	if (head)
@@ -107,23 +107,19 @@ static uint8_t *map_repeated(const char *name, int64_t bytes, int64_t mapped, in
 	base += head;
 	if (head < HUGE_PAGE_BYTES)
 		munmap(base + mapped, HUGE_PAGE_BYTES - head);
-	for (int64_t at = 0; at < mapped; at += bytes) {
+	for (int64_t at = 0; at < mapped && place != MAP_FAILED; at += bytes) {
 		int64_t part = mapped - at < bytes ? mapped - at : bytes;
 
-		if (mmap(base + at, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
-		    MAP_FAILED) {
-			*error = -errno;
-			munmap(base, mapped);
-			close(fd);
-			return NULL;
-		}
+		if (!at)
+			place = mmap(base, part, PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		else /* nothing is moved: the same pages are mapped once more */
+			place = mremap(base, 0, part, MREMAP_MAYMOVE | MREMAP_FIXED, base + at);
 	}
-	close(fd);
-	return base;
-fail:
+	if (place != MAP_FAILED)
+		return base;
 	*error = -errno;
-	if (fd >= 0)
-		close(fd);
+	munmap(base, mapped);
 	return NULL;
 }
 
@@ -163,10 +159,10 @@ struct tape *tape_new(int64_t bytes, int64_t span_bytes, uint64_t seed, int *err
 	tape->span = round_up(span_bytes, page);
 	/* One page more: a read may be moved up to a block's offset in the sink. */
 	tape->mapped = tape->bytes + tape->span + page;
-	tape->data = map_repeated("iotrace-tape", tape->bytes, tape->mapped, error);
+	tape->data = map_repeated(tape->bytes, tape->mapped, error);
 	if (!tape->data)
 		goto fail;
-	tape->sink = map_repeated("iotrace-sink", tape->bytes, tape->mapped, error);
+	tape->sink = map_repeated(tape->bytes, tape->mapped, error);
 	if (!tape->sink)
 		goto fail;
 	/* Reading untouched anonymous memory maps the kernel's zero page: no memory. */

@@ -47,11 +47,13 @@ class SlowMount:
         fd: of /dev/fuse.
         delay_seconds: of each request that a program waits for.
         seen: requests that came, by name.
+        failing: name of the requests that fail.
     """
 
     fd: int
     delay_seconds: float
     seen: Counter[str] = field(default_factory=Counter)
+    failing: str = ""
     nodes: dict[int, _Node] = field(default_factory=lambda: {_ROOT: _Node(stat.S_IFDIR | 0o755)})
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -86,6 +88,8 @@ class SlowMount:
     def _answer(self, name: str, node: int, body: bytes) -> bytes:
         if not name:
             raise OSError(errno.ENOSYS, "")
+        if name == self.failing:
+            raise OSError(errno.EIO, "")
         handler = getattr(self, f"_{name}", None)
         return handler(node, body) if handler else b""
 
