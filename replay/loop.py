@@ -113,7 +113,7 @@ class SharedRun:
     Args:
         request_count: of the job.
         file_count: of the job.
-        workers: that start together.
+        workers: that start together; 0: `start` is called.
     """
 
     def __init__(self, request_count: int, file_count: int, workers: int) -> None:
@@ -130,9 +130,43 @@ class SharedRun:
         """Requests complete."""
         return int(self.progress.done)
 
+    @property
+    def ready(self) -> bool:
+        """Whether this worker is set up."""
+        return bool(self.progress.ready)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more is to be started."""
+        return bool(self.progress.stop)
+
     def stop(self) -> None:
         """Let no worker start anything more."""
         self.progress.stop = 1
+
+    def start(self, start_ns: int) -> None:
+        """Let workers that nobody counts start, at a CLOCK_MONOTONIC time."""
+        self.progress.start_ns = start_ns
+
+    def counts(self, files: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return how far the job is: requests, fences over all, and both of each file given."""
+        at = ffi.offsetof("struct loop_progress", "files")
+        by_file = np.frombuffer(ffi.buffer(self._memory), np.uint32, offset=at).reshape(-1, 2)
+        totals = [self.progress.done, self.progress.global_fences_done]
+        return np.concatenate([np.array(totals, np.int64), by_file[files].ravel().astype(np.int64)])
+
+    def add(self, files: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> None:
+        """Add what workers elsewhere have done, as `counts` tells it."""
+        numbers = np.ascontiguousarray(files, np.int64)
+        by_file = np.ascontiguousarray(counts[2:], np.uint32)
+        lib.loop_progress_add(
+            self.progress,
+            int(counts[0]),
+            int(counts[1]),
+            _pointer("int64_t *", numbers),
+            _pointer("struct loop_file_progress *", by_file),
+            len(numbers),
+        )
 
 
 def run_uring(job: Job, tape: Tape, root_fd: int, options: LoopOptions) -> Run:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from iotrace.replay.across import run_across
 from iotrace.replay.allocation import allocate, loaded_bytes
 from iotrace.replay.executors.executor import Executor, LoopOptions, Run
-from iotrace.replay.fold import fold
+from iotrace.replay.fold import Fold, fold
+from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.job import Op
 from iotrace.replay.loop import SPAN_BYTES, TAPE_BYTES, Tape, open_beneath
 from iotrace.replay.measure import (
@@ -46,6 +48,7 @@ def replay(
     recorded: RecordedSummary,
     options: ReplayOptions,
     progress: Progress = lambda stage, done, total: None,
+    group: Group | None = None,
 ) -> Outcome:
     """Run `plan` below `options.root` and measure it.
 
@@ -54,6 +57,8 @@ def replay(
         recorded: totals of the recording, carried into the outcome.
         options: how to do it.
         progress: called with a stage (`prepare`, `run`, `verify`), runs done and runs to do.
+        group: the processes of a launch, which all call this and share the ranks out; the first
+            keeps the workspace, on storage that all of them see. Each gets the whole outcome.
 
     Raises:
         PlanError: the plan or the options cannot be used here; nothing was written.
@@ -62,15 +67,17 @@ def replay(
     options.check()
     plan.validate()
     executor, degraded = choose_executor(options)
-    with _tape(plan, options) as tape:
+    group = group or Solo()
+    with _tape(plan, options, group) as tape:
         if options.executor == "null":
             job = schedule(plan, options.queue_depth)
             run = executor.run(job.job, tape, -1, LoopOptions(options.queue_depth))
             one = _measure(plan, job, run, 0.0, Prepared(0, 0, 0))
             return Outcome(plan, recorded, executor.name, (one,), None, degraded, ())
-        with Workspace(options.root, options.keep) as workspace:
+        with Workspace(options.root, options.keep, group) as workspace:
+            how = (options, executor, tape, workspace, group)
             try:
-                outcome = _replay(plan, recorded, options, executor, tape, workspace, progress)
+                outcome = _replay(plan, recorded, how, progress)
             except OSError as error:
                 raise ReplayError(
                     f"the replay stopped: {error.strerror or error}; look at {options.root}"
@@ -80,12 +87,17 @@ def replay(
     return outcome
 
 
-def _tape(plan: Plan, options: ReplayOptions) -> Tape:
+def _tape(plan: Plan, options: ReplayOptions, group: Group) -> Tape:
     longest = int(plan.requests["length"][plan.is_data()].max(initial=0))
     moved = sum(spec.initial_bytes for spec in plan.files) + plan.counts().bytes_written
     size_bytes = None if moved >= TAPE_BYTES else max(moved, _TAPE_LEAST_BYTES)
     span_bytes = min(max(longest, _SPAN_LEAST_BYTES), SPAN_BYTES)
-    return Tape(size_bytes, options.seed, span_bytes)
+    tape = Tape(size_bytes, options.seed, span_bytes)
+    least_bytes = min(group.gather(tape.size_bytes))  # of the machine with the least memory
+    if least_bytes == tape.size_bytes:
+        return tape
+    tape.close()
+    return Tape(least_bytes, options.seed, span_bytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +109,7 @@ class _Session:
     executor: Executor
     tape: Tape
     workspace: Workspace
+    group: Group
     steady: frozenset[str]
 
     def schedule(self, checked: bool) -> Schedule:
@@ -111,11 +124,23 @@ class _Session:
             checked,
         )
 
-    def run(self, job: Schedule, check_reads: bool = False) -> tuple[Run, Prepared]:
-        """Run a job once on fresh files."""
+    def fold(self, job: Schedule) -> Fold:
+        """Return which worker runs which streams: the processes of a launch are the workers."""
+        workers = self.options.workers if self.group.size == 1 else self.group.size
+        return fold(self.plan.streams, job.job.requests, workers)
+
+    def sync(self) -> float:
+        """Sync every written file; return how long that took, in seconds."""
+        return _sync_files(self.plan, self.workspace.fd, self.options.round_trip_seconds)
+
+    def _prepare(self) -> Prepared:
         self.workspace.clear(self.steady)
         self.workspace.make_directories(self.plan)
-        prepared = prepare(self.plan, self.tape, self.workspace.fd)
+        return prepare(self.plan, self.tape, self.workspace.fd)
+
+    def run(self, job: Schedule, check_reads: bool = False) -> tuple[Run, Prepared]:
+        """Run a job once on fresh files."""
+        prepared = once(self.group, self._prepare)
         options = LoopOptions(
             queue_depth=self.options.queue_depth,
             check_reads=check_reads,
@@ -124,10 +149,23 @@ class _Session:
             stop_on_error=self.options.stop_on_error,
             round_trip_ns=round(self.options.round_trip_seconds * 1e9),
         )
-        folded = fold(self.plan.streams, job.job.requests, self.options.workers)
+        folded = self.fold(job)
         fresh_bytes = loaded_bytes(self.plan.requests, len(self.plan.streams))
         if self.options.allocate != "fresh":
             fresh_bytes[:] = 0
+        if self.group.size > 1:
+            seconds = allocate(int(fresh_bytes[folded.worker == self.group.rank].sum()))
+            run = run_across(
+                self.group,
+                self.executor,
+                job.job,
+                folded,
+                self.tape,
+                self.workspace.fd,
+                options,
+                self.options.timeout_seconds,
+            )
+            return replace(run, allocate_seconds=max(self.group.gather(seconds))), prepared
         if folded.count < 2:
             seconds = allocate(int(fresh_bytes.sum()))
             run = self.executor.run(job.job, self.tape, self.workspace.fd, options)
@@ -148,22 +186,20 @@ class _Session:
 def _replay(
     plan: Plan,
     recorded: RecordedSummary,
-    options: ReplayOptions,
-    executor: Executor,
-    tape: Tape,
-    workspace: Workspace,
+    how: tuple[ReplayOptions, Executor, Tape, Workspace, Group],
     progress: Progress,
 ) -> Outcome:
-    workspace.check_space(plan)
-    target = probe_target(workspace.path)
+    options, executor, tape, workspace, group = how
+    once(group, lambda: workspace.check_space(plan))
+    target = once(group, lambda: probe_target(workspace.path))
     plan, refused = fit_to_target(plan, target)
     degraded = refused if options.warm else refused + warm_reads(plan, target)
-    folded = fold(plan.streams, plan.requests, options.workers)
-    degraded += folded.degraded
     _refuse_if_strict(options, degraded)
-    session = _Session(plan, options, executor, tape, workspace, steady_files(plan))
+    session = _Session(plan, options, executor, tape, workspace, group, steady_files(plan))
+    folded = session.fold(session.schedule(checked=False))
+    degraded += folded.degraded
     repetitions, errors = _timed_runs(session, progress)
-    uncached = cached_direct(plan, workspace.fd, target)
+    uncached = once(group, lambda: cached_direct(plan, workspace.fd, target))
     refused += uncached
     degraded += uncached + tuple(surprises(repetitions[-1], target))
     verified = None
@@ -205,7 +241,7 @@ def _timed_runs(
     for number in range(total):
         progress("run", number, total)
         run, prepared = session.run(job)
-        sync_seconds = _sync_files(plan, session.workspace.fd, options.round_trip_seconds)
+        sync_seconds = once(session.group, session.sync)
         one = _measure(plan, job, run, sync_seconds, prepared)
         one = replace(one, lateness_us=_lateness_us(session, one))
         errors = run.failures + find_errors(plan, one.timings["result"])
@@ -227,7 +263,7 @@ def _lateness_us(session: _Session, one: Repetition) -> dict[str, float] | None:
 def _find_mismatch(session: _Session) -> str | None:
     """Compare the files of the last run; then run once more and compare what is read."""
     plan = session.plan
-    mismatch = find_mismatch(plan, session.tape, session.workspace.fd)
+    mismatch = once(session.group, lambda: find_mismatch(plan, session.tape, session.workspace.fd))
     if mismatch or not np.any(plan.requests["op"] == Op.READ):
         return mismatch
     job = session.schedule(checked=True)

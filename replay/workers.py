@@ -95,7 +95,7 @@ def run_in_workers(
             share = fold.share(job, number)
             task = _Task(executor, share, tape, root_fd, replace(options, shared=shared))
             workers.append(_start(task, int(allocate_bytes[fold.worker == number].sum()), name))
-        patience = patience_seconds + _longest_pause_seconds(job)
+        patience = patience_seconds + longest_pause_seconds(job)
         answers, failures = _Watch(shared, patience).collect(workers)
     except BaseException:
         _Watch(shared, _GRACE_SECONDS).collect(workers, stopped=True)
@@ -109,7 +109,7 @@ def run_in_workers(
         shared.timings["result"][lost] = -errno.ECANCELED
     shared.timings.flags.writeable = False
     slowest_seconds = max((one.allocate_seconds for one in runs), default=0.0)
-    report = _joined([one.report for one in runs])
+    report = join_reports([one.report for one in runs])
     return Run(shared.timings, report, tuple(failures), slowest_seconds)
 
 
@@ -251,7 +251,8 @@ def _status_of(pid: int) -> str:
     return f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def _longest_pause_seconds(job: Job) -> float:
+def longest_pause_seconds(job: Job) -> float:
+    """Return the longest time in which a job may rightly complete nothing, in seconds."""
     due = np.sort(job.requests["due_ns"])
     longest_ns = int(np.diff(due, prepend=0).max(initial=0)) + int(
         job.requests["think_ns"].max(initial=0)
@@ -259,7 +260,7 @@ def _longest_pause_seconds(job: Job) -> float:
     return longest_ns / 1e9
 
 
-def _joined(reports: Sequence[LoopReport]) -> LoopReport:
+def join_reports(reports: Sequence[LoopReport]) -> LoopReport:
     """Return the report of all workers together."""
     if not reports:
         return LoopReport()

@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.intervals import unions
 from iotrace.replay.job import Op
 from iotrace.replay.lifetimes import last_names
@@ -31,27 +32,38 @@ class Workspace:
     Args:
         root: where to make it; it must exist.
         keep: leave it there.
+        group: the processes that use it together; the first makes and removes it.
 
     Raises:
         PlanError: on entering, when the directory cannot be made.
     """
 
-    def __init__(self, root: Path, keep: bool = False) -> None:
+    def __init__(self, root: Path, keep: bool = False, group: Group | None = None) -> None:
+        self._group = group or Solo()
         self._root = root
         self._keep = keep
         self.path = root
         self.fd = -1
 
     def __enter__(self) -> Self:
+        self.path = Path(once(self._group, self._make))
         try:
-            self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._root))
+            self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise PlanError(
+                f"{self.path} cannot be opened here: {error.strerror}; choose storage that all "
+                "machines see with --root"
+            ) from error
+        return self
+
+    def _make(self) -> str:
+        try:
+            return tempfile.mkdtemp(prefix=PREFIX, dir=self._root.absolute())
         except OSError as error:
             raise PlanError(
                 f"no directory can be made in {self._root}: {error.strerror}; "
                 "choose another with --root"
             ) from error
-        self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        return self
 
     def __exit__(
         self,
@@ -60,7 +72,9 @@ class Workspace:
         trace: TracebackType | None,
     ) -> None:
         os.close(self.fd)
-        if self._keep:
+        if error is None:
+            self._group.gather(None)  # all are done with it
+        if self._keep or self._group.rank != 0:
             return
         for _ in range(_REMOVALS):
             shutil.rmtree(self.path, ignore_errors=True)

@@ -366,3 +366,17 @@ void loop_travel(const struct loop *loop, struct slot *slot)
 	sleep_until(slot->end_ns + round_trip_ns(loop, slot));
 	slot->end_ns = clock_ns();
 }
+
+void loop_progress_add(struct loop_progress *progress, int64_t done, uint32_t global_fences_done,
+		       const int64_t *numbers, const struct loop_file_progress *files,
+		       int64_t count)
+{
+	for (int64_t i = 0; i < count; i++) {
+		struct loop_file_progress *file = &progress->files[numbers[i]];
+
+		__atomic_fetch_add(&file->done, files[i].done, __ATOMIC_RELEASE);
+		__atomic_fetch_add(&file->fences_done, files[i].fences_done, __ATOMIC_RELEASE);
+	}
+	__atomic_fetch_add(&progress->done, done, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&progress->global_fences_done, global_fences_done, __ATOMIC_RELEASE);
+}

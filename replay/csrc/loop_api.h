@@ -97,12 +97,18 @@ struct loop_file_progress {
 struct loop_progress {
 	int64_t start_ns;    /* CLOCK_MONOTONIC, the common start; 0: not all workers are set up */
 	int64_t done;        /* requests complete */
-	uint32_t workers;    /* that start together; the rest is zero before they do */
+	uint32_t workers;    /* that start together, the rest is zero before; 0: start_ns is set
+			      * from outside */
 	uint32_t ready;      /* of them, set up */
 	uint32_t global_fences_done;
 	uint32_t stop;       /* 1: start nothing more */
 	struct loop_file_progress files[];
 };
+
+/* Add what workers elsewhere have done, atomically: file numbers[i] gets files[i]. */
+void loop_progress_add(struct loop_progress *progress, int64_t done, uint32_t global_fences_done,
+		       const int64_t *numbers, const struct loop_file_progress *files,
+		       int64_t count);
 
 struct loop_options {
 	uint32_t queue_depth;       /* per stream, >= 1 */

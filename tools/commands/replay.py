@@ -10,6 +10,7 @@ from pathlib import Path
 from iotrace.replay import session
 from iotrace.replay.build import plan_from_trace
 from iotrace.replay.fidelity import compare_requests
+from iotrace.replay.group import join_group
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
 from iotrace.tools.arguments import TraceArgument
@@ -45,9 +46,11 @@ def replay(
       iotrace replay trace.parquet --coalesce --direct --root /scratch --repeat 5
       iotrace replay trace.parquet --align --verify -o result.parquet
     """
+    group = join_group()
     shape = requests.shape()
     options = replay_options(run, place)
-    result.check(trace)
+    if group.rank == 0:
+        result.check(trace)
 
     recording = read_trace(trace)
     plan = plan_from_trace(recording, requests.layer.value)
@@ -55,7 +58,9 @@ def replay(
     for transform in transforms(shape, None if dry else options.root):
         plan = transform(plan)
     with progress() as report:
-        outcome = session.replay(plan, RecordedSummary.of(recording), options, report)
+        outcome = session.replay(plan, RecordedSummary.of(recording), options, report, group)
+    if group.rank != 0:
+        return 1 if outcome.failed else 0  # the first process tells of all
     if not dry:
         timings = outcome.repetitions[-1].timings
         outcome = replace(outcome, fidelity=compare_requests(outcome.plan, timings, recording))

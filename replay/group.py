@@ -1,0 +1,146 @@
+"""The processes that a launcher started together: torchrun, mpirun or srun, on any machines."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from iotrace.replay.pieces import Ints
+from iotrace.traces.errors import IotraceError, ReplayError
+
+T = TypeVar("T")
+
+# Variables with a process's number and the number of processes, by launcher. A batch script has
+# some of Slurm's too; only a step has SLURM_STEP_NUM_TASKS with more than one task.
+_LAUNCHERS = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+)
+_DEFAULT_PORT = 29511
+_JOIN_SECONDS = 120.0
+
+
+class Group(Protocol):
+    """The processes of one replay."""
+
+    @property
+    def rank(self) -> int:
+        """Number of this process; 0 keeps the workspace and writes the results."""
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+
+    def sum(self, numbers: Ints) -> Ints:
+        """Return the sum of what every process gives, element by element."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return what every process gives, in order of rank."""
+
+
+@dataclass(frozen=True)
+class Solo:
+    """A replay that no launcher started."""
+
+    rank: int = 0
+    size: int = 1
+
+    def sum(self, numbers: Ints) -> Ints:
+        """Return the numbers."""
+        return numbers
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the value."""
+        return [value]
+
+
+@dataclass(frozen=True)
+class TorchGroup:
+    """Processes that talk through torch.distributed (gloo: on processors, over TCP)."""
+
+    rank: int
+    size: int
+
+    def sum(self, numbers: Ints) -> Ints:
+        """See Group.sum."""
+        import torch
+        import torch.distributed as dist
+
+        tensor = torch.from_numpy(np.array(numbers, np.int64))
+        dist.all_reduce(tensor)
+        return np.asarray(tensor.numpy())
+
+    def gather(self, value: Any) -> list[Any]:
+        """See Group.gather."""
+        import torch.distributed as dist
+
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, value)
+        return found
+
+
+def once(group: Group, action: Callable[[], T]) -> T:
+    """Let the first process act; return its result, or raise its error, in all of them."""
+    result: Any = None
+    if group.rank == 0:
+        try:
+            result = action()
+        except (IotraceError, OSError) as error:
+            group.gather(error)
+            raise
+    first = group.gather(result)[0]
+    if isinstance(first, IotraceError | OSError):
+        raise first
+    return first  # type: ignore[no-any-return]
+
+
+def launched_size(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """Return the number of this process and how many there are, as the launcher says."""
+    for rank, size in _LAUNCHERS:
+        told = environment.get(rank, ""), environment.get(size, "")
+        if all(number.isdigit() for number in told) and int(told[1]) > 1:
+            return int(told[0]), int(told[1])
+    return 0, 1
+
+
+def join_group() -> Group:
+    """Return the processes started together with this one, connected; `Solo` where it is alone.
+
+    mpirun and srun do not say where the first process is: MASTER_ADDR must, beyond one machine.
+
+    Raises:
+        ReplayError: torch is not installed, or the others cannot be reached.
+    """
+    rank, size = launched_size()
+    if size == 1:
+        return Solo()
+    try:
+        import torch.distributed as dist
+    except ImportError as error:
+        raise ReplayError(
+            f"{size} processes were launched, and they talk through torch.distributed; "
+            "install the extra `torch`"
+        ) from error
+    address = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    port = os.environ.get("MASTER_PORT", str(_DEFAULT_PORT))
+    try:
+        dist.init_process_group(
+            "gloo",
+            init_method="env://"
+            if "TORCHELASTIC_RUN_ID" in os.environ
+            else f"tcp://{address}:{port}",
+            rank=rank,
+            world_size=size,
+            timeout=timedelta(seconds=_JOIN_SECONDS),
+        )
+    except (RuntimeError, ValueError) as error:
+        raise ReplayError(
+            f"the {size} processes of this launch do not meet at {address}:{port}; "
+            "set MASTER_ADDR to the first one's machine"
+        ) from error
+    return TorchGroup(rank, size)
