@@ -232,8 +232,8 @@ def test_a_file_longer_than_the_free_space_is_refused(make_trace: Make, root: Pa
     """The disk is not filled first."""
     rows = checkpoint_rows()
     far = 1 << 50
-    rows[1] = replace(rows[1], offset=far)
-    assert_refused(root, 2, make_trace(rows, size=far + SIZES[0]), words="free")
+    rows[1] = replace(rows[1], length=far, result=far)
+    assert_refused(root, 2, make_trace(rows, size=far), words="free")
 
 
 def test_a_disk_that_is_too_small_is_refused(small_trace: Path, small_disk: Path) -> None:
