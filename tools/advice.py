@@ -99,7 +99,7 @@ def _computing(trace: str, finding: Finding) -> Iterator[Advice]:
     proof = _replay(trace, finding, "--repeat 5")
     small = data.typical_bytes < SMALL_BYTES
     if rank.gap_seconds > max(_ONE_GAP * rank.between_seconds, _FELT_SECONDS):
-        who = f"rank {rank.rank}" if len(finding.split) > 1 else "the job"
+        who = rank.name if len(finding.split) > 1 else "the job"
         yield Advice(
             f"look at {who} before its {rank.gap_before or 'end'} (py-spy)",
             f"{format_seconds(rank.gap_seconds)} of the {name} pass there without any I/O",
@@ -269,7 +269,7 @@ def _mapped(trace: str, finding: Finding) -> Iterator[Advice]:
 def _spare(trace: str, finding: Finding) -> Iterator[Advice]:
     """Views drag their storage along, or tensors are written more than once."""
     amount = finding.amplification
-    if finding.episode.phase != Phase.SAVE or not amount.moved_bytes:
+    if finding.episode.phase != Phase.SAVE or amount.moved_bytes <= 0:
         return
     seconds = finding.slowest_rank.seconds
     if amount.spare_bytes > 0.01 * amount.moved_bytes:
@@ -280,7 +280,7 @@ def _spare(trace: str, finding: Finding) -> Iterator[Advice]:
             f"iotrace show {trace} --tensors",
             seconds * amount.spare_bytes / amount.moved_bytes,
         )
-    if amount.repeated_bytes > 0.01 * amount.moved_bytes:
+    if amount.repeated and amount.repeated_bytes > 0.01 * amount.moved_bytes:
         first = amount.repeated[0]
         yield Advice(
             "save replicated tensors on one rank only",
@@ -360,7 +360,7 @@ def _imbalance(trace: str, finding: Finding) -> Iterator[Advice]:
     waits = sum(one.rank_seconds for one in finding.split) / len(finding.split)
     yield Advice(
         "spread the bytes evenly over the ranks",
-        f"rank {heavy.rank} moves {finding.imbalance:.1f}x the mean ({format_bytes(heavy.bytes)})",
+        f"{heavy.name} moves {finding.imbalance:.1f}x the mean ({format_bytes(heavy.bytes)})",
         f"iotrace show {trace} --files",
         waits,
     )

@@ -169,7 +169,8 @@ def _what(
     if not parts[1:]:
         parts.append("no save and no load")
     ranks = {one.process for finding in (*saves, *loads) for one in finding.split}
-    parts += [plural(len(ranks), "rank")] if len(ranks) > 1 else []
+    known = any(one.rank >= 0 for finding in (*saves, *loads) for one in finding.split)
+    parts += [plural(len(ranks), "rank" if known else "process")] if len(ranks) > 1 else []
     systems = dict.fromkeys(mount.file_system for mount in metadata.mounts if mount.file_system)
     parts += [", ".join(systems)] if systems else []
     return f"{shorten(location, 32)}: {', '.join(parts)}"
@@ -197,7 +198,8 @@ def _failures(verdict: Verdict) -> str:
 def errno_name(failure: Failure) -> str:
     """Return `No space left on device (ENOSPC)`."""
     number = failure.errno or 0
-    return f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"
+    name = errno.errorcode.get(number)
+    return f"{os.strerror(number)} ({name})" if name else f"error {number}"
 
 
 def _place(failure: Failure) -> str:
@@ -227,8 +229,9 @@ def _time(worst: Finding, findings: Sequence[Finding]) -> str:
         text += f" (step {worst.episode.step}; median {format_seconds(others[len(others) // 2])})"
     text += f": {_shares(rank)}"
     waits = [one.rank_seconds for one in worst.split if one is not rank]
-    if waits and (_is_straggler(worst) or max(waits) > _LATE * worst.seconds):
-        text += f"; rank {rank.rank} last, others wait {format_seconds(max(waits))}"
+    least = 0.01 if _is_straggler(worst) else _LATE
+    if waits and max(waits) > least * worst.seconds:
+        text += f"; {rank.name} last, others wait {format_seconds(max(waits))}"
     return text
 
 
@@ -361,11 +364,11 @@ def _slowest(finding: Finding) -> str:
     place = f" at {format_bytes(request.offset)}" if request.length else ""
     text = f"{request.op}{size}{place}, {_file(request.path)}: {format_seconds(request.seconds)}"
     text += f", tensor {request.tensor}" if request.tensor else ""
-    if len(finding.split) > 1:
+    if request.rank >= 0:
         text += f"; rank {request.rank}"
     if finding.imbalance is not None and finding.imbalance > 1 + _LATE:
         heavy = max(finding.split, key=lambda one: one.bytes)
-        text += f"; rank {heavy.rank} moves {finding.imbalance:.2g}x the mean"
+        text += f"; {heavy.name} moves {finding.imbalance:.2g}x the mean"
     return text
 
 
@@ -413,7 +416,7 @@ def _print_ranks(terminal: Terminal, verdict: Verdict) -> None:
         ordered = sorted(finding.split, key=lambda one: -one.last_data_ns)
         rows = [
             (
-                str(one.rank),
+                one.name.removeprefix("rank "),
                 format_seconds((one.last_data_ns - finding.episode.start_ns) / 1e9),
                 *(
                     format_seconds(seconds) if seconds else NONE
@@ -523,7 +526,7 @@ def _print_slowest(terminal: Terminal, verdict: Verdict) -> None:
         rank = finding.slowest_rank
         if rank.gap_seconds > rank.seconds / 10:
             what = f"before {rank.gap_before or 'the end'}"
-            what += f", rank {rank.rank}" if rank.rank >= 0 else ""
+            what += f", {rank.name}" if len(finding.split) > 1 else ""
             rows.append((f"{name}: no I/O", format_seconds(rank.gap_seconds), what))
         for file in slow.files[:1]:
             held = f"{plural(file.requests, 'request')}, {format_bytes(file.bytes)}"

@@ -51,10 +51,11 @@ class TimeBins:
         """
         zero = self.edges_ns[0]
         start, end = start_ns - zero, np.maximum(end_ns, start_ns + 1) - zero
-        rate = amount / (end - start)
         edges = self.edges_ns - zero
-        total = _ramps(start, rate, edges) - _ramps(end, rate, edges)
-        return np.diff(total).clip(min=0)
+        with np.errstate(all="ignore"):  # amounts and times no job ever had
+            rate = amount / (end - start)
+            total = _ramps(start, rate, edges) - _ramps(end, rate, edges)
+            return np.nan_to_num(np.diff(total)).clip(min=0)
 
 
 def bandwidth(requests: Requests, op: str, bins: TimeBins) -> Floats:
@@ -136,7 +137,8 @@ def doubling(sizes: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     exponent = np.where(sizes > 0, np.frexp(sizes.astype(np.float64))[1], 0)
     buckets, place = np.unique(exponent, return_inverse=True)
     counts = np.bincount(place, minlength=len(buckets))
-    held = np.bincount(place, weights=sizes, minlength=len(buckets)).astype(np.int64)
+    held = np.zeros(len(buckets), np.int64)
+    np.add.at(held, place, sizes)
     return np.where(buckets > 0, 1 << (buckets - 1).clip(min=0), 0), counts, held
 
 

@@ -3,12 +3,14 @@
 import errno
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.phases import Phase
+from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Ints, Shapes, Strings, Trace
 from iotrace.traces.verdict.extents import Extents
 from iotrace.traces.verdict.intervals import Intervals
@@ -16,6 +18,7 @@ from iotrace.traces.verdict.verdict import Finding, Verdict, examine
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _MS = 1_000_000
+CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,13 @@ def test_the_job_between_an_asynchronous_save_and_its_wait_is_not_the_saves() ->
     assert behind.blocked_seconds == pytest.approx(0.003)
     assert behind.hidden_bytes == 100
     assert finding.seconds == pytest.approx(0.005)  # the calls, and the writes behind them
+
+
+def test_a_rank_that_writes_nothing_takes_part_all_the_same() -> None:
+    """Its call is there, and it waits."""
+    finding = only(verdict_on(*SAVE, span("save", 0, 10, rank=1)))
+    assert [one.bytes for one in finding.split] == [150, 0]
+    assert finding.background is not None and not finding.background.asynchronous
 
 
 def test_bytes_are_counted_by_extent_over_ranks_and_within() -> None:
@@ -296,3 +306,22 @@ def test_intervals_agree_with_sets_of_points(seed: int) -> None:
     assert one.also(two).total == len(points[0] | points[1])
     assert one.within(two).total == len(points[0] & points[1])
     assert one.without(two).total == len(points[0] - points[1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_numbers_that_no_job_ever_had_are_no_reason_to_fail(seed: int) -> None:
+    """A trace comes from a stranger."""
+    random = np.random.default_rng(seed)
+    trace = read_trace(CORPUS / "dcp.parquet")
+    rows = len(trace)
+    ids = ("file", "step", "flags", "thread", "process", "rank")
+    changed: dict[str, object] = {}
+    for name in ("offset", "length", "result", "end_ns", "tensor_offset", *ids):
+        if random.random() < 0.5:
+            limit = 100 if name in ids else 1 << 62
+            low = 0 if name in ids[3:] else -limit
+            changed[name] = Ints(random.integers(low, limit, rows), np.ones(rows, np.bool_))
+    if random.random() < 0.5:
+        changed["start_ns"] = random.integers(0, 1 << 62, rows)
+    verdict = examine(trace.with_columns(changed))
+    assert len(verdict.requests)

@@ -55,14 +55,14 @@ def _of_process(episode: Episode, process: int) -> Background:
     requests = episode.requests
     writes = requests.where(requests.is_op("write", "sync") & (requests.process == process))
     io = Intervals.of(writes.start_ns, writes.end_ns)
-    outside = ~np.array([any(s.start_ns <= t <= s.end_ns for s in own) for t in writes.start_ns])
+    outside = ~blocked.contains(writes.start_ns)
     call = next(span for span in own if span.op == "save")
     return Background(
         call_seconds=(call.end_ns - call.start_ns) / 1e9,
         blocked_seconds=blocked.total / 1e9,
         io_seconds=io.total / 1e9,
         hidden_seconds=io.without(blocked).total / 1e9,
-        hidden_bytes=int(writes.moved[outside].sum()) if len(writes) else 0,
+        hidden_bytes=int(writes.moved[outside].sum()),
         waited_seconds=waited.total / 1e9,
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.traces.columns import IntArray
+from iotrace.traces.columns import IntArray, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +66,11 @@ class Intervals:
     def _where(self, other: Intervals, *, inside: bool) -> Intervals:
         bounds = np.sort(np.concatenate([self.starts, self.ends, other.starts, other.ends]))
         starts, ends = bounds[:-1], bounds[1:]
-        keep = self._contains(starts) & (other._contains(starts) == inside)
+        keep = self.contains(starts) & (other.contains(starts) == inside)
         return Intervals.of(starts[keep], ends[keep])
 
-    def _contains(self, points: IntArray) -> np.ndarray:
+    def contains(self, points: IntArray) -> Mask:
+        """Return which points lie in an interval; its end does not."""
         if not len(self.starts):
             return np.zeros(len(points), np.bool_)
         place = np.searchsorted(self.starts, points, "right") - 1

@@ -49,6 +49,11 @@ class RankSplit:
     last_data_ns: int
     window: tuple[int, int]
 
+    @property
+    def name(self) -> str:
+        """Return `rank 3`, or `process 3` outside a launcher."""
+        return f"rank {self.rank}" if self.rank >= 0 else f"process {self.process}"
+
 
 def split(episode: Episode, trace: Trace) -> tuple[RankSplit, ...]:
     """Return the split of each process of an episode, in order of process.
