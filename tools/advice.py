@@ -24,6 +24,7 @@ _FELT_SECONDS = 0.5  # a pause that is looked into
 _MANY = 200  # requests from which on their number may be the cause
 _JOINS_TO = 0.25  # of the requests are left after joining
 _READ_TWICE = 1.3
+_SLAB_BYTES = 128 << 20  # TorchSnapshot's default
 _CLEARLY_FASTER = 1.5
 _CHECKSUM_BYTES_PER_SECOND = 4 << 30  # a serialiser that is not slower than this is no issue
 
@@ -99,9 +100,10 @@ def _computing(trace: str, finding: Finding) -> Iterator[Advice]:
     proof = _replay(trace, finding, "--repeat 5")
     small = data.typical_bytes < SMALL_BYTES
     if rank.gap_seconds > max(_ONE_GAP * rank.between_seconds, _FELT_SECONDS):
+        gap = f"its {rank.gap_before}" if rank.gap_before else "the call returns"
         who = rank.name if len(finding.split) > 1 else "the job"
         yield Advice(
-            f"look at {who} before its {rank.gap_before or 'end'} (py-spy)",
+            f"look at {who} before {gap} (py-spy)",
             f"{format_seconds(rank.gap_seconds)} of the {name} pass there without any I/O",
             f"iotrace show {trace} --requests --limit 0",
             rank.gap_seconds,
@@ -142,13 +144,15 @@ def _many_small(trace: str, finding: Finding) -> Iterator[Advice]:
         knob = "leave TORCHSNAPSHOT_DISABLE_BATCHING unset: small tensors are packed into slabs"
     elif engine == "datastates-llm":
         knob = "join the tensors of a rank into one buffer before the save"
-    yield Advice(
-        knob,
+    because = (
         f"{format_count(data.count)} {data.op}s of {format_bytes(data.typical_bytes)} are "
-        f"adjacent: {format_count(data.joined_count)} would do",
-        _replay(trace, finding, "--coalesce --repeat 5"),
-        rank.io_seconds * (1 - data.joined_count / data.count) / 2,
+        f"adjacent: {format_count(data.joined_count)} would do"
     )
+    gain = rank.io_seconds * (1 - data.joined_count / data.count)
+    if data.is_round_trips:  # a joined request is then one round trip too, not a longer copy
+        left = max(finding.seconds - gain, 0.0)
+        because += f", about {format_seconds(left)} instead of {format_seconds(finding.seconds)}"
+    yield Advice(knob, because, _replay(trace, finding, "--coalesce --repeat 5"), gain)
 
 
 def _depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator[Advice]:
@@ -161,10 +165,13 @@ def _depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator
         return
     if best.durable_rate < _CLEARLY_FASTER * data.rate or data.depth > 1.5:
         return
+    # A slab, or a chunk of a larger tensor, is one write; up to 16 of them are in flight.
+    large = data.typical_bytes > _SLAB_BYTES
+    of_snapshot = "MAX_CHUNK_SIZE" if large else "SLAB_SIZE_THRESHOLD"
     knobs = {
         ("dcp", Phase.SAVE): "FileSystemWriter(..., thread_count=4): several files at a time",
         ("torchsnapshot", Phase.SAVE): (
-            "TORCHSNAPSHOT_MAX_CHUNK_SIZE_BYTES_OVERRIDE=67108864: up to 16 chunks in flight"
+            f"TORCHSNAPSHOT_{of_snapshot}_BYTES_OVERRIDE=16777216: several writes at a time"
         ),
     }
     knob = knobs.get(
@@ -282,8 +289,11 @@ def _spare(trace: str, finding: Finding) -> Iterator[Advice]:
         )
     if amount.repeated and amount.repeated_bytes > 0.01 * amount.moved_bytes:
         first = amount.repeated[0]
+        knob = "save replicated tensors on one rank only"
+        if finding.episode.engine == "torchsnapshot":
+            knob = "Snapshot.take(..., replicated=['**']), so that each is written by one rank"
         yield Advice(
-            "save replicated tensors on one rank only",
+            knob,
             f"{plural(len(amount.repeated), 'tensor')} written more than once, "
             f"{format_bytes(amount.repeated_bytes)} too much (most: {first.name}, "
             f"{first.times} times)",

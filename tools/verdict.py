@@ -38,6 +38,7 @@ from iotrace.traces.words import plural
 _EPISODES_SHOWN = 12
 _RANKS_SHOWN = 8
 _NOTICED = 0.05  # a share of the time below this is not worth a word
+_CAUSE = 0.4  # the part of the time from which on something is its cause
 _LATE = 0.1  # how much later than the others a rank is named the slowest
 _CACHE_FACTOR = 1.5  # faster than storage by this: the page cache
 
@@ -83,6 +84,8 @@ def headline(
         if worst.data is not None:
             cached = _cached(loads, verdict, storage) if findings is loads else ""
             yield f"{worst.data.op}s", _requests(worst.data) + cached
+            if worst.data.is_round_trips and worst.data.rank_busy_seconds > _CAUSE * worst.seconds:
+                yield "cause", _round_trips(worst)
         elif findings is loads and verdict.mapped_only:
             mapped = plural(verdict.mapped_only, "file")
             yield "reads", f"{mapped} mapped: what was read through it, and when, was not seen"
@@ -267,6 +270,16 @@ def _requests(shape: Shape) -> str:
     each = format_seconds(shape.mean_us / 1e6)
     rate = f" = {format_rate(shape.bytes, shape.busy_seconds)}" if shape.rate else ""
     return f"{format_count(shape.count)} of {size}, {depth}, {each} each{rate}"
+
+
+def _round_trips(finding: Finding) -> str:
+    """Return `503 round trips of 3.88 ms = 1.95 s of 2.06 s, whatever their size`."""
+    shape = finding.data
+    assert shape is not None
+    busy = format_seconds(shape.rank_busy_seconds)
+    each = format_seconds(shape.mean_us / 1e6)
+    trips = plural(round(shape.rank_busy_seconds / (shape.mean_us / 1e6)), "round trip")
+    return f"{trips} of {each} = {busy} of {format_seconds(finding.seconds)}: their number"
 
 
 def _capabilities(

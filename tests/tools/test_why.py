@@ -77,6 +77,14 @@ def test_a_broken_cache_of_probes_is_no_error(small_trace: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
 
 
+def test_the_number_of_round_trips_is_named_as_the_cause(make_trace: Make) -> None:
+    """Each request takes half a millisecond whatever its size: joining them is the way out."""
+    shown = iotrace("why", make_trace(checkpoint_rows(sizes=[4096] * 40)), "--no-probe").stdout
+    found = head(shown)
+    assert "round trips of 500 µs = 20.0 ms" in found["cause"]
+    assert "buffering=8 << 20" in shown and "instead of" in shown
+
+
 def test_an_incomplete_trace_says_so_first(make_trace: Make) -> None:
     """Its figures are lower bounds."""
     trace = make_trace(problem="12 MiB were mapped and not seen")

@@ -259,6 +259,16 @@ def test_requests_are_measured_by_size_depth_and_what_joining_would_leave() -> N
     assert shape.rate == pytest.approx(40 / 0.004)
 
 
+@pytest.mark.parametrize(
+    ("took_ms", "size", "expected"), [(1, 4096, True), (0.01, 4096, False), (1, 1 << 20, False)]
+)
+def test_round_trips_are_told_from_slow_bytes(took_ms: float, size: int, expected: bool) -> None:
+    """Small, one at a time, and far slower than any local device: the number is the cause."""
+    rows = [moved("write", i * 2, i * 2 + took_ms, i * size, size) for i in range(12)]
+    shape = only(verdict_on(*rows)).data
+    assert shape is not None and shape.is_round_trips is expected
+
+
 def test_a_trace_without_checkpoints_has_nothing_to_say() -> None:
     """No row, no finding, no error."""
     verdict = verdict_on(R("mkdir", 0, 1, path="/c", file=None, step=None, engine=None))

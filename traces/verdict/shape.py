@@ -13,6 +13,7 @@ from iotrace.traces.verdict.requests import Requests
 ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
 SMALL_BYTES = 64 << 10  # below this a request costs more than its bytes on any storage
 JOINED_BYTES = 8 << 20  # the most that adjacent requests are joined to, in `joined_count`
+ROUND_TRIP_US = 200.0  # no local storage takes longer for a small buffered request
 _O_DIRECT = 0o40000
 _MIXED = 2  # mean over median size, from which on the median says little of the bytes
 
@@ -54,6 +55,12 @@ class Shape:
     joined_count: int
     direct_share: float
     rank_busy_seconds: float
+
+    @property
+    def is_round_trips(self) -> bool:
+        """Whether small requests, one at a time, take far longer than a local device's."""
+        slow = self.p50_us >= ROUND_TRIP_US and self.small_share >= 0.5
+        return slow and self.depth < 2 and self.count >= 10
 
     @property
     def is_mixed(self) -> bool:
