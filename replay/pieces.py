@@ -31,6 +31,28 @@ def spread(first: Ints, count: Ints) -> Ints:
     return np.repeat(first - starts, count) + np.arange(int(count.sum()), dtype=np.int64)
 
 
+def distinct(values: Ints) -> Ints:
+    """Return the values in ascending order, each once.
+
+    A stable sort is linear in runs that are sorted already, which positions on a line are; the
+    hash table of numpy.unique is many times slower there.
+
+    >>> distinct(np.array([3, 5, 3, 4])).tolist()
+    [3, 4, 5]
+    """
+    values = np.sort(values, kind="stable")
+    keep = np.ones(len(values), np.bool_)
+    keep[1:] = values[1:] != values[:-1]
+    return values[keep]
+
+
+def all_but(count: int, chosen: Ints) -> Ints:
+    """Return the indices below `count` that are not among `chosen`, ascending."""
+    rest = np.ones(count, np.bool_)
+    rest[chosen] = False
+    return np.flatnonzero(rest)
+
+
 def packed(requests: Rows, pieces: Rows) -> Rows:
     """Return the pieces of `requests`, in that order, without empty ones."""
     chosen = pieces[spread(requests["first_piece"], requests["piece_count"].astype(np.int64))]
@@ -88,7 +110,7 @@ def cut(line: Rows, bounds: Ints) -> tuple[Rows, Ints, Ints]:
     ([0, 1], [1, 2])
     """
     at = positions(line)
-    cuts = np.unique(np.concatenate([at, bounds]))
+    cuts = distinct(np.concatenate([at, bounds]))
     source = np.searchsorted(at, cuts[:-1], side="right") - 1
     pieces = line[source]
     recorded = pieces["file"] >= 0

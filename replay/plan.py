@@ -187,11 +187,12 @@ class Plan:
         kinds = self.pieces[spread(data["first_piece"], data["piece_count"].astype(np.int64))]
         writes = (data["op"] == Op.WRITE)[request_index(data)]
         payload, padding = is_payload(kinds["file"]), is_padding(kinds["file"])
-        touched = np.unique(self.requests["file"])
+        touched = np.zeros(len(self.files) + 1, np.bool_)
+        touched[self.requests["file"]] = True
         return Counts(
             requests=len(self.requests),
             data_requests=len(data),
-            files=int((touched >= 0).sum()),
+            files=int(touched[:-1].sum()),
             bytes_written=int(kinds["length"][payload & writes].sum()),
             bytes_read=int(kinds["length"][payload & ~writes].sum()),
             padding_bytes=int(kinds["length"][padding].sum()),
@@ -273,7 +274,7 @@ class Plan:
         opened[rows["handle"][opens]] = order[opens]
         closed = np.full(self.handle_count, len(rows))
         closed[rows["handle"][closes]] = order[closes]
-        if len(np.unique(rows["handle"][opens])) != opens.sum():
+        if np.bincount(rows["handle"][opens], minlength=1).max() > 1:
             yield "a handle is opened twice"
         used = rows["handle"][by_handle]
         if np.any(order[by_handle] < opened[used]):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.replay.job import Op
-from iotrace.replay.pieces import Ints, Rows, packed
+from iotrace.replay.pieces import Ints, Rows, all_but, distinct, packed
 from iotrace.replay.plan import Applied, Plan
 from iotrace.replay.transforms.chains import adjacent
 from iotrace.replay.transforms.reshape import merge, recut
@@ -74,7 +74,7 @@ class Coalesce:
         members = requests[order]
         starts = np.cumsum(members["length"]) - members["length"]
         cuts = self._cuts(members, chain, starts)
-        bounds = np.append(np.unique(cuts), int(members["length"].sum()))
+        bounds = np.append(distinct(cuts), int(members["length"].sum()))
         first = np.searchsorted(starts, bounds[:-1], side="right") - 1
         last = np.searchsorted(starts, bounds[1:] - 1, side="right") - 1
         reads = members["op"][first] == Op.READ
@@ -84,7 +84,7 @@ class Coalesce:
         rows, pieces = recut(requests, line, bounds, parent, offset)
         _carry(rows, members, starts, bounds)
         rows["gather"] = np.where(first == last, rows["gather"], GATHERS.index(self.gather))
-        others = np.setdiff1d(np.arange(len(requests)), order)
+        others = all_but(len(requests), order)
         return plan.derive(applied, merge((rows, parent, 0), (requests[others], others, 0)), pieces)
 
     def _cuts(self, members: Rows, chain: Ints, starts: Ints) -> Ints:

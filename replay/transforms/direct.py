@@ -9,7 +9,16 @@ import numpy.typing as npt
 
 from iotrace.replay.files import growth_of, resets_of
 from iotrace.replay.job import REQUEST, Op
-from iotrace.replay.pieces import NEIGHBOUR, PADDING, Ints, Rows, make_pieces, surround
+from iotrace.replay.pieces import (
+    NEIGHBOUR,
+    PADDING,
+    Ints,
+    Rows,
+    all_but,
+    distinct,
+    make_pieces,
+    surround,
+)
 from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
@@ -81,7 +90,7 @@ class Direct:
         rows, pieces, parent, direct = self._cut(plan, chosen, padded, fit)
         twins = _Twins.of(requests, rows, direct, plan.handle_count)
         rows["handle"] = np.where(direct, twins.direct_handle[rows["handle"]], rows["handle"])
-        others = np.setdiff1d(np.arange(len(requests)), chosen)
+        others = all_but(len(requests), chosen)
         merged = merge(
             (rows, parent, 0),
             (twins.original(requests[others]), others, 0),
@@ -134,7 +143,7 @@ class Direct:
                 [lengths.sum()],
             ]
         ).astype(np.int64)
-        bounds = np.unique(edges)
+        bounds = distinct(edges)
         owner = np.searchsorted(starts, bounds[:-1], side="right") - 1
         offset = low[owner] + bounds[:-1] - starts[owner]
         rows, pieces = recut(members, line, bounds, owner, offset)

@@ -82,7 +82,7 @@ class Groups:
         np.minimum.at(least, wanted.file[counts], step[counts])
         np.maximum.at(greatest, wanted.file[counts], step[counts])
         own = np.where((least == greatest) | (~written & (least < most)), least, -1)
-        chosen = np.unique(wanted.file)
+        chosen = np.flatnonzero(np.bincount(wanted.file, minlength=count))
         keys = np.stack([own, np.where(written, _WRITTEN, _READ_ONLY)])[:, chosen]
         found, place = np.unique(keys, axis=1, return_inverse=True)
         of_file = np.full(count, -1)

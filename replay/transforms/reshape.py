@@ -33,9 +33,11 @@ def merge(*parts: tuple[Rows, Ints, int]) -> Rows:
             among rows at one index; rows of equal index and rank keep their order.
     """
     rows = np.concatenate([part[0] for part in parts])
-    when = np.concatenate([part[1] for part in parts])
-    rank = np.concatenate([np.full(len(part[0]), part[2]) for part in parts])
-    return rows[np.lexsort((rank, when))]
+    least = min(part[2] for part in parts)
+    span = max(part[2] for part in parts) - least + 1
+    # One stable sort of runs that are sorted already.
+    keys = np.concatenate([part[1] * span + (part[2] - least) for part in parts])
+    return rows[np.argsort(keys, kind="stable")]
 
 
 def in_order(*parts: tuple[Rows, Ints]) -> tuple[Rows, Ints]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.replay.pieces import packed, spread
+from iotrace.replay.pieces import all_but, distinct, packed, spread
 from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
@@ -100,12 +100,12 @@ def _cut(plan: Plan, size_bytes: int, applied: Applied) -> Plan:
     owner = np.repeat(np.arange(len(members)), count)
     cuts = spread(first, count) * size_bytes
     inner = starts[owner] + cuts - low[owner]
-    bounds = np.unique(np.concatenate([starts, inner, [members["length"].sum()]]))
+    bounds = distinct(np.concatenate([starts, inner, [members["length"].sum()]]))
     parent = np.searchsorted(starts, bounds[:-1], side="right") - 1
     offset = low[parent] + bounds[:-1] - starts[parent]
     line = packed(members, plan.pieces)
     rows, pieces = recut(requests, line, bounds, chosen[parent], offset)
     rows["think_ns"][np.concatenate([[False], parent[1:] == parent[:-1]])] = 0
-    others = np.setdiff1d(np.arange(len(requests)), chosen)
+    others = all_but(len(requests), chosen)
     merged = merge((rows, chosen[parent], 0), (requests[others], others, 0))
     return plan.derive(applied, merged, pieces)
