@@ -25,6 +25,7 @@ from iotrace.capture.rawdir import (
 from iotrace.capture.rawlog import SUFFIX
 from iotrace.capture.roster import read_roster, start_roster
 from iotrace.capture.scope import Scope
+from iotrace.capture.small_files import without_small_files
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.metadata import HistoryEntry
 from iotrace.traces.stores import is_remote
@@ -41,6 +42,7 @@ class CaptureOptions:
     Attributes:
         raw_dir: folder for the raw logs; made if it is not there.
         include, exclude, everything: see `Scope.of`.
+        least_file_bytes: files that never held as much are left out of the trace.
         log_limit_bytes: size that one process's raw log may grow to; None: the default, 4 GiB.
     """
 
@@ -48,6 +50,7 @@ class CaptureOptions:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     everything: bool = False
+    least_file_bytes: int = 0
     log_limit_bytes: int | None = None
 
 
@@ -103,7 +106,8 @@ def capture(command: Sequence[str], options: CaptureOptions) -> Captured:
         remove_raw_dir(raw_dir)
         raise
     raw_dir.mkdir(parents=True, exist_ok=True)  # a job may have removed it
-    trace = with_problems(collect(raw_dir, command), unseen)
+    trace = without_small_files(collect(raw_dir, command), options.least_file_bytes)
+    trace = with_problems(trace, unseen)
     return Captured(status, with_history(trace, "capture"), (*notes, *unseen), raw_dir)
 
 

@@ -181,3 +181,33 @@ def test_recover_does_not_overwrite_without_force(tmp_path: Path) -> None:
     trace.write_text("precious")
     assert_one_line_error(iotrace("recover", tmp_path, "-o", trace), 2, "--force")
     assert trace.read_text() == "precious"
+
+
+def test_small_files_are_left_out_whole(tmp_path: Path) -> None:
+    """Settings and locks beside a checkpoint; what is left can be replayed."""
+    job = (
+        "import os; open('big', 'wb').write(bytes(100000)); open('small', 'w').write('x' * 10);"
+        "open('grown', 'wb').write(bytes(9000)); os.truncate('grown', 5);"
+        "open('big', 'rb').read(); open('small').read()"
+    )
+    options = ("capture", "-q", "-o", "t.parquet", "--min-size", "4KiB", "--")
+    done = iotrace(*options, sys.executable, "-c", job, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    trace = read_trace(tmp_path / "t.parquet")
+    assert {Path(path or "").name for path in trace.strings("path")} - {""} == {"big", "grown"}
+    found = trace.metadata.completeness
+    assert found.complete, found.problems()
+    assert {Path(f.path).name for f in found.files} == {"big", "grown"}
+    assert found.processes[0].recorded_bytes_written == 109_000
+    assert found.processes[0].ignored_bytes_written >= 10
+    assert iotrace("replay", "t.parquet", "--verify", cwd=tmp_path).returncode == 0
+
+
+def test_a_full_raw_log_is_admitted(tmp_path: Path) -> None:
+    """A limit protects the disk of a node; what did not fit is counted, the job goes on."""
+    job = "import os; f = open('f', 'wb', buffering=0); [f.write(b'x') for _ in range(9000)]"
+    options = ("capture", "-o", "t.parquet", "--log-limit", "128KiB", "--")
+    done = iotrace(*options, sys.executable, "-c", job, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "records dropped" in done.stderr
+    assert (tmp_path / "f").stat().st_size == 9000

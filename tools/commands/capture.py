@@ -13,6 +13,7 @@ from iotrace.capture import session
 from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
 from iotrace.tools.output import check_output
 from iotrace.tools.render import format_bytes, format_rate, printable
+from iotrace.tools.sizes import parse_size
 from iotrace.traces.errors import CaptureError, OutputExistsError
 from iotrace.traces.stores import StoreError, as_uri
 from iotrace.traces.summary import summarize
@@ -62,6 +63,16 @@ def capture(
             rich_help_panel=_SCOPE,
         ),
     ] = False,
+    min_size: Annotated[
+        int | None,
+        typer.Option(
+            parser=parse_size,
+            metavar="SIZE",
+            help="Leave out files that never held as much, whole.",
+            show_default="none",
+            rich_help_panel=_SCOPE,
+        ),
+    ] = None,
     keep_raw: Annotated[
         bool,
         typer.Option(
@@ -77,6 +88,16 @@ def capture(
             rich_help_panel=_RAW,
         ),
     ] = None,
+    log_limit: Annotated[
+        int | None,
+        typer.Option(
+            parser=parse_size,
+            metavar="SIZE",
+            help="Let the raw log of a process grow to this; what does not fit is counted.",
+            show_default="4GiB",
+            rich_help_panel=_RAW,
+        ),
+    ] = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -89,6 +110,7 @@ def capture(
     Examples:
       iotrace capture -- python train.py
       iotrace capture -o ckpt.parquet --include '/scratch/*' -- torchrun train.py
+      iotrace capture --min-size 1MiB -- python train.py
     """
     check_output(output, force=force)
     options = session.CaptureOptions(
@@ -96,6 +118,8 @@ def capture(
         include=tuple(include or ()),
         exclude=tuple(exclude or ()),
         everything=everything,
+        least_file_bytes=min_size or 0,
+        log_limit_bytes=log_limit,
     )
     raw_logs = options.raw_dir
     try:
