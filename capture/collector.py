@@ -29,6 +29,7 @@ from iotrace.capture.rawlog import SUFFIX, RawLog, read_raw_log
 from iotrace.capture.roster import Roster, read_roster
 from iotrace.capture.rows import (
     CODED_COLUMNS,
+    DATA_LAYERS,
     NULLS,
     PRIVATE_COLUMNS,
     Block,
@@ -47,6 +48,7 @@ from iotrace.traces.trace import Column, Ints, Shapes, Strings, Trace
 # A process that does nothing else is no part of the job's I/O: `ls`, `test -e`.
 LOOK_UPS = ("stat", "getxattr")
 DISTRIBUTION = "iotrace-toolkit"
+HOOK_LAYERS = (*DATA_LAYERS, "counter")
 
 
 def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
@@ -131,7 +133,7 @@ def is_about_data(note: bytes) -> bool:
         fields = json.loads(note)
     except ValueError:
         return False
-    return isinstance(fields, dict) and fields.get("layer") in ("tensor", "span")
+    return isinstance(fields, dict) and fields.get("layer") in DATA_LAYERS
 
 
 def process_blocks(
@@ -139,7 +141,7 @@ def process_blocks(
 ) -> Iterator[Block]:
     """Yield the rows of each process."""
     for place, log in enumerate(logs):
-        own = [note for note in notes.of_log(place) if note.layer in ("tensor", "span")]
+        own = [note for note in notes.of_log(place) if note.layer in HOOK_LAYERS]
         on_files = faults_of(place, logs, context.files.logs, faults)
         yield process_block(place, log, rank_of(log.header), own, on_files, context)
 

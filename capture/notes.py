@@ -48,10 +48,22 @@ class Note:
         is_integer = isinstance(value, int) and not isinstance(value, bool)
         return value if is_integer and value in allowed else None
 
+    def integers(self, key: str) -> Iterator[tuple[str, int]]:
+        """Yield the names and values of a field that is an object of integers."""
+        values = self.fields.get(key)
+        for name, value in values.items() if isinstance(values, dict) else ():
+            if isinstance(value, int) and not isinstance(value, bool) and value in _INT64:
+                yield name, value
+
     @property
     def is_asynchronous(self) -> bool:
         """Return whether the engine goes on with it in threads of its own, after its end."""
         return self.fields.get("asynchronous") is True
+
+    @property
+    def is_mark(self) -> bool:
+        """Return whether the job marked this span itself."""
+        return self.fields.get("mark") is True
 
     @property
     def step(self) -> int | None:

@@ -22,6 +22,8 @@ from iotrace.traces.vocabulary import Vocabulary
 
 Block = dict[str, npt.NDArray[Any]]
 
+# The layers that hooks write rows of.
+DATA_LAYERS = ("tensor", "span")
 # Records that describe others, and values at a time.
 NO_REQUESTS = ("none", "file", "note", "thread", "counter")
 # Their `flags` mean something also when they are 0.
@@ -97,8 +99,12 @@ def process_block(
     parts = [request_rows(place, log, threads, context), counter_rows(log, threads, context)]
     if len(faults):
         parts.append(fault_rows(place, log, faults, threads, context))
-    if notes:
-        parts.append(note_rows(notes, threads, context))
+    about_data = [note for note in notes if note.layer in DATA_LAYERS]
+    if about_data:
+        parts.append(note_rows(about_data, threads, context))
+    values = [note for note in notes if note.layer == "counter"]
+    if values:
+        parts.append(value_rows(values, threads, context))
     block = joined(parts)
     rows = len(block["start_ns"])
     block["seq"] = np.empty(rows, np.int64)
@@ -337,6 +343,35 @@ def note_rows(notes: Sequence[Note], threads: Mapping[int, int], context: Contex
         "dtype": words.dtype.codes(note.text("dtype") for note in notes),
         "shape": words.shape.codes(note.shape for note in notes),
         "device": words.device.codes(note.text("device") for note in notes),
+    }
+
+
+def value_rows(notes: Sequence[Note], threads: Mapping[int, int], context: Context) -> Block:
+    """Return the rows of what hooks counted: those of the process, and those of a file."""
+    values = [
+        (note, None if part == "process" else note.path, name, value)
+        for note in notes
+        for part in ("process", "file")
+        for name, value in note.integers(part)
+    ]
+    words, paths = context.words, context.files.paths
+    of = [note for note, _, _, _ in values]
+    files = [
+        None if path is None else context.files.named(path, note.end_ns)
+        for note, path, _, _ in values
+    ]
+    return {
+        "layer": np.full(len(values), words.layer.code("counter"), np.int32),
+        "op": np.full(len(values), words.op.code("counter"), np.int32),
+        "engine": words.engine.codes(note.text("engine") for note in of),
+        "thread": np.array([threads[note.thread] for note in of], np.int32),
+        "start_ns": np.array([note.start_ns for note in of], np.int64),
+        "end_ns": np.array([note.end_ns for note in of], np.int64),
+        "path": paths.codes(path for _, path, _, _ in values),
+        "file": or_null("file", [None if f is None or f < 0 else f for f in files]),
+        "result": np.array([value for _, _, _, value in values], np.int64),
+        "step": or_null("step", [note.step for note in of]),
+        "name": words.name.codes(name for _, _, name, _ in values),
     }
 
 

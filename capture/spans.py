@@ -39,10 +39,14 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class LogLabels:
-    """The labels of one log: by thread, each in order and disjoint; and by file, in order."""
+    """The labels of one log: by thread, each in order and disjoint; and by file, in order.
+
+    Those by mark are by thread, for what is of no engine: the job marked them itself.
+    """
 
     by_thread: Mapping[int, Sequence[Interval]]
     by_file: Mapping[FileKey, Sequence[Interval]]
+    by_mark: Mapping[int, Sequence[Interval]]
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,13 @@ def log_labels(
     """Return the labels of one log, adding new ones to `labels`."""
     by_thread: defaultdict[int, list[Interval]] = defaultdict(list)
     by_file: defaultdict[FileKey, set[Interval]] = defaultdict(set)
+    by_mark: defaultdict[int, list[Interval]] = defaultdict(list)
     spans = [note for note in notes if note.layer == "span"]
     for span in sorted(spans, key=lambda note: (note.start_ns, -note.end_ns)):
+        if span.is_mark:
+            if not by_mark[span.thread] or span.end_ns > by_mark[span.thread][-1].end_ns:
+                by_mark[span.thread].append(interval_of(span, labels))
+            continue
         own = by_thread[span.thread]
         if own and span.end_ns <= own[-1].end_ns:
             continue  # within another: the outermost call is the one the user made
@@ -104,6 +113,7 @@ def log_labels(
     return LogLabels(
         by_thread=dict(by_thread),
         by_file={key: sorted(intervals) for key, intervals in by_file.items() if key[0] >= 0},
+        by_mark=dict(by_mark),
     )
 
 
@@ -162,6 +172,9 @@ def assign(requests: Requests, labels: LogLabels) -> Codes:
         begun = labels_at(requests.starts_ns[own], intervals, until_end=False)
         going_on = labels_at(requests.starts_ns[own], intervals, until_end=True)
         chosen[own] = np.where(lasts, begun, going_on)
+    for thread, intervals in labels.by_mark.items():
+        rows = np.flatnonzero((requests.threads == thread) & (chosen < 0))
+        chosen[rows] = labels_at(requests.starts_ns[rows], intervals, until_end=True)
     return chosen
 
 

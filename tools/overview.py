@@ -24,6 +24,7 @@ from iotrace.tools.render import (
     print_table,
 )
 from iotrace.traces.check import check_trace
+from iotrace.traces.counters import SpanCounters, counters_of_spans
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.summary import (
@@ -53,6 +54,7 @@ class Overview:
         failed: data requests that moved less than asked (a read at the end of a file not
             included) or nothing.
         contradictions: rows that cannot be true.
+        counters: memory and page cache around each span.
     """
 
     location: str
@@ -62,6 +64,7 @@ class Overview:
     op_counts: dict[str, int]
     failed: int
     contradictions: tuple[str, ...]
+    counters: tuple[SpanCounters, ...]
 
 
 def look_at(location: str, trace: Trace) -> Overview:
@@ -74,6 +77,7 @@ def look_at(location: str, trace: Trace) -> Overview:
         op_counts=_op_counts(trace),
         failed=_failed(trace),
         contradictions=tuple(check_trace(trace)),
+        counters=tuple(counters_of_spans(trace)),
     )
 
 
@@ -114,6 +118,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
             **asdict(metadata.completeness),
         },
         "contradictions": list(overview.contradictions),
+        "counters": [asdict(one) for one in overview.counters],
     }
 
 
@@ -183,8 +188,23 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
     shape += [plural(len(summary.ranks), "rank")] if summary.ranks else []
     shape += [plural(len(summary.files), "file"), plural(summary.tensors, "tensor row")]
     yield "holds", ", ".join(shape)
+    yield from _memory(overview.counters)
     if summary.complete:
         yield "complete", "yes, nothing is known to be missing"
+
+
+def _memory(counters: Sequence[SpanCounters]) -> Iterator[tuple[str, str]]:
+    """Yield per op how much memory a process had at most, and what was left in the page cache."""
+    for op in dict.fromkeys(one.op for one in counters):
+        ends = [one.after for one in counters if one.op == op]
+        resident, cached, dirty = (
+            max((end[name] for end in ends if name in end), default=None)
+            for name in ("resident_bytes", "cached_bytes", "dirty_bytes")
+        )
+        parts = [f"{format_bytes(resident)} resident"] if resident is not None else []
+        parts += [f"{format_bytes(cached)} in the page cache"] if cached is not None else []
+        parts += [f"{format_bytes(dirty)} of it dirty"] if cached and dirty is not None else []
+        yield f"after {op}", ", ".join(parts)
 
 
 def _made_by(metadata: Metadata) -> Iterator[tuple[str, str]]:

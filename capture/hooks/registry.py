@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
+    from .marks import Mark
     from .spans import Spans
 
 
@@ -69,6 +70,10 @@ HOOKS = (
 )
 
 
+# The module that jobs import to mark spans, see marks.py.
+MARKS = "iotrace_marks"
+
+
 class CannotBind(Exception):
     """The engine is not as the hook knows it; the message says what is missing."""
 
@@ -95,6 +100,16 @@ class Registry:
         for hook in self._hooks:
             if hook.module == module.__name__:
                 report(spans, hook, bind(hook, module, spans))
+
+    def mark(self, op: str, step: object = None, name: object = None, path: object = None) -> Mark:
+        """Return a context manager that marks a part of the job; never raises."""
+        from . import marks
+
+        try:
+            spans = self._connected()
+        except Exception:
+            spans = None
+        return marks.Mark(spans, str(op), step, name, path)
 
     def _connected(self) -> Spans | None:
         """Return the way into the trace, opened by the first engine; None without the library."""
@@ -137,7 +152,11 @@ def report(spans: Spans, hook: Hook, problem: str) -> None:
 
 def install() -> None:
     """Follow the imports of the engines; bind at once those that are here already."""
-    callbacks = Registry(HOOKS).callbacks()
+    registry = Registry(HOOKS)
+    marks = type(sys)(MARKS, "Marks spans in the trace that is being captured.")
+    marks.span = registry.mark  # type: ignore[attr-defined]
+    sys.modules[MARKS] = marks
+    callbacks = registry.callbacks()
     sys.meta_path.insert(0, PostImportFinder(callbacks))
     for name, callback in callbacks.items():
         module = sys.modules.get(name)

@@ -14,6 +14,7 @@ from threading import local
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
+from .counters import Counters
 from .emit import quote
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .emit import Emitter
+    from .marks import Mark
     from .targets import Target
 
     Receiver = Callable[[int, int, int, int], None]
@@ -94,16 +96,21 @@ class Span:
 class Spans:
     """The spans of all threads, and the way into the trace.
 
+    Attributes:
+        marks: What the job itself has marked and goes on, the innermost last.
+
     Args:
         emitter: Where rows go.
     """
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
+        self._counters = Counters(emitter)
         self._thread = local()
         self._process = -1
         self._ordinals: dict[str, Iterator[int]] = {}
         self._steps: list[Span] = []
+        self.marks: list[Mark] = []
 
     def current(self) -> Span | None:
         """Return the innermost span of this thread."""
@@ -140,6 +147,7 @@ class Spans:
             span.step = self._step_of(span, step)
         if outer is None and span not in self._steps:
             self._steps.append(span)
+            self._counters.emit(span.engine, span.step, span.target.path)
 
     def suspend(self, span: Span) -> None:
         """Take this thread out of a span that goes on, and of those inside it.
@@ -161,10 +169,13 @@ class Spans:
         if span.outer is None and span.step is not None:
             self._steps.remove(span)
             self.emitter.emit(span.start_ns, monotonic_ns(), span.row_head("span") + "}")
+            self._counters.emit(span.engine, span.step, span.target.path)
 
     def _step_of(self, span: Span, step: int | None) -> int | None:
         if span.outer is not None:
             return span.outer.step
+        if step is None:
+            step = next((m.step for m in reversed(self.marks) if m.step is not None), None)
         return self._next_ordinal(span.op) if step is None else step
 
     def _next_ordinal(self, op: str) -> int:
