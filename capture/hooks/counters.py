@@ -14,7 +14,8 @@ Each value becomes a row of layer `counter`: `name` says of what, `result` how m
 | `writeback_bytes` | file | of these, on their way |
 
 Those of files have a `path`: the file that is saved or loaded, or the folder, for the sum of the
-files in it; of a folder with many files they are left out. Kernels before 6.5 tell `cached_bytes`
+files in it; of a folder with many files they are left out. To ask for them takes an open of each
+file, which is no request of the job and not in the trace. Kernels before 6.5 tell `cached_bytes`
 only.
 """
 

@@ -263,6 +263,8 @@ CALLS = {
     "renameat": "rename",
     "mmap": "map",
 }
+# How the counters open a file to ask what the page cache holds of it; nobody else does.
+COUNTERS_OPEN = "O_RDONLY|O_NONBLOCK|O_CLOEXEC"
 SYSTEM_CALL = re.compile(r"^(\w+)\((.*)\) += (-?\w+)")
 
 
@@ -280,10 +282,15 @@ def kernel_view(logs: Path, folder: Path) -> tuple[Counter[tuple[str, str]], Cou
         if match is None or not paths or match[1] not in CALLS or match[3].startswith("-"):
             continue
         op = CALLS[match[1]]
+        if op == "open" and COUNTERS_OPEN in line:
+            calls.append((paths[0], "own", 0))
+            continue
         if op == "rename":
             renames[paths[0]] = paths[1]
         calls.append((paths[0], op, int(match[3], 0)))
     counts = Counter((renames.get(path, path), op) for path, op, _ in calls)
+    for path in {path for path, op in counts if op == "own"}:
+        counts[path, "close"] -= counts.pop((path, "own"))
     moved = Counter[str]()
     for _, op, result in calls:
         if op in ("read", "write"):
