@@ -17,6 +17,7 @@ from iotrace.capture.completeness import (
     lost_names,
     mapped_bytes,
     process_completeness,
+    unread_direct,
     written_files,
 )
 from iotrace.capture.environment import boot_id, describe_host
@@ -217,6 +218,7 @@ def describe_completeness(
             *unseen_without_log(roster),
             *unknown_submissions(found),
             *mapped_bytes(requests, faults),
+            *unread_direct(requests, context.files),
             *lost_names(written, context.files, boot_id()),
             *hook_problems(notes),
         ),

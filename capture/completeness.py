@@ -256,6 +256,26 @@ def mapped_bytes(requests: Requests, faults: Faults) -> Iterator[str]:
             )
 
 
+def unread_direct(requests: Requests, files: FileTable) -> Iterator[str]:
+    """Yield the files that were opened for direct reads, of which none was recorded.
+
+    Nobody opens a file so without reading it: an io_uring inside a library that calls the kernel
+    by itself has read it, and no count of the kernel tells.
+    """
+    block = requests.block
+    opens = requests.succeeded("open")
+    flags = block["flags"][opens]
+    direct = opens[(flags & os.O_DIRECT != 0) & (flags & os.O_ACCMODE == os.O_RDONLY)]
+    touched = block["file"][requests.succeeded("read", "map")]
+    for file in np.setdiff1d(block["file"][direct], touched).tolist():
+        if files.opened_bytes[file]:
+            path = files.paths[files.last_paths[file]]
+            yield (
+                f"{path} was opened for direct reads and none was seen: a library that calls the "
+                "kernel by itself may have read it"
+            )
+
+
 def lost_names(written: Written, files: FileTable, boot: str) -> Iterator[str]:
     """Yield the written files that lost their name by calls that nobody could see."""
     written_here = (file for file in written.extents if files.inodes[file][0] == boot)

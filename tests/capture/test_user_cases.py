@@ -1,0 +1,141 @@
+"""Cases that users met, in miniature: what the trace must tell of each."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iotrace.capture.collector import collect
+
+from .engine_job import EngineJob, Row, run_engine_job
+from .hooked_job import run_job
+from .preload_job import capture, compile_program
+
+CASES = ("by_path", "by_file", "by_memory", "load", "load_mapped", "safe", "direct")
+PROBE_BYTES = 4096
+LAYERS = 16
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> EngineJob:
+    """The finished job of user_cases.py."""
+    return run_engine_job(tmp_path_factory.mktemp("cases"), "user_cases.py", *CASES)
+
+
+def requests(job: EngineJob, case: str, *ops: str) -> list[Row]:
+    """Return the requests of one case, those of some ops only if any are named."""
+    rows = job.rows("request", below=case)
+    return [row for row in rows if not ops or row["op"] in ops]
+
+
+def test_a_save_to_a_path_is_one_sequential_stream_without_a_sync(cases: EngineJob) -> None:
+    """The old checkpoint is gone with the first call, and nothing says when the new one is safe."""
+    writes = requests(cases, "by_path", "write")
+    assert Counter(row["op"] for row in requests(cases, "by_path") if row["op"] != "mkdir") == {
+        "open": 1,
+        "write": len(writes),
+        "close": 1,
+    }
+    starts = [0, *(row["offset"] + row["result"] for row in writes)]
+    assert [row["offset"] for row in writes] == starts[:-1]
+    assert len(writes) <= 2 * LAYERS + 3
+    tensors = cases.rows("tensor", below="by_path", op="save")
+    assert {row["offset"] % 64 for row in tensors} == {0}
+    assert sum(row["offset"] % PROBE_BYTES == 0 for row in tensors) <= 2
+
+
+def test_the_way_a_save_is_called_changes_its_requests(cases: EngineJob) -> None:
+    """The same object: by path, by file object, by memory."""
+    counts = {case: len(requests(cases, case, "write")) for case in CASES[:3]}
+    for case in counts:
+        size = (cases.folder / case / "ckpt.pt").stat().st_size
+        assert sum(row["result"] for row in requests(cases, case, "write")) == size
+    assert counts["by_memory"] == 1 < counts["by_path"] <= counts["by_file"]
+
+
+def test_a_load_probes_before_it_reads(cases: EngineJob) -> None:
+    """Over half of the reads are 4 KiB at odd offsets; the end is read again and again."""
+    reads = requests(cases, "load", "read")
+    probes = [row for row in reads if row["result"] == PROBE_BYTES]
+    assert (len(reads), len(probes)) == (51, 28)
+    size = (cases.folder / "load" / "ckpt.pt").stat().st_size
+    first_tensor = next(i for i, row in enumerate(reads) if row["length"] > 1 << 20)
+    ends = [row for row in reads[:first_tensor] if row["offset"] + row["result"] == size]
+    assert len(ends) >= 2
+
+
+def test_a_mapped_load_reads_hardly_anything(cases: EngineJob) -> None:
+    """34 probes and a mapping; the rest comes later, and the trace does not call itself whole."""
+    reads, maps = (requests(cases, "load_mapped", op) for op in ("read", "map"))
+    size = (cases.folder / "load_mapped" / "ckpt.pt").stat().st_size
+    assert len(reads) == 34
+    assert sum(row["result"] for row in reads) < size / 100
+    assert [row["length"] for row in maps] == [size]
+    assert cases.trace.metadata.completeness.notes
+
+
+def test_safetensors_commits_by_a_rename_that_no_library_sees(cases: EngineJob) -> None:
+    """Sized first, a few large writes, no sync, then the final name."""
+    rows = requests(cases, "safe")
+    ops = [row["op"] for row in rows if row["op"] != "mkdir"]
+    writes = [row for row in rows if row["op"] == "write"]
+    assert "sync" not in ops
+    assert len(writes) == 8
+    assert ops.index("truncate") < ops.index("write") < ops.index("rename")
+    names = {Path(row["path"]).name for row in writes}
+    assert len(names) == 1 and "x.safetensors" not in names
+
+
+def test_a_refused_direct_write_tells_why(cases: EngineJob) -> None:
+    """EINVAL, at the address and offset that were asked for."""
+    (write,) = requests(cases, "direct", "write")
+    assert (write["result"], write["offset"], write["length"]) == (-errno.EINVAL, 0, 4096)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 40 MiB at the folder `traced`."""
+    folder = tmp_path / "traced"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=40M", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a file system needs root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told_by_its_own_name(small_disk: Path, tmp_path: Path) -> None:
+    """The user sees "unexpected pos ... vs ..."; the trace has the short write and ENOSPC."""
+    script = Path(__file__).parent / "jobs" / "user_cases.py"
+    job = run_job(tmp_path / "raw", script, small_disk, "full")
+    assert "unexpected pos" in job.done.stdout
+    found = EngineJob(small_disk, job, collect(tmp_path / "raw", ["full"]))
+    writes = requests(found, "full", "write")
+    failed = [row for row in writes if row["result"] < 0]
+    short = [row for row in writes if 0 <= row["result"] < row["length"]]
+    assert {row["result"] for row in failed} == {-errno.ENOSPC}
+    assert len(short) == 1
+    assert short[0]["offset"] + short[0]["result"] == failed[0]["offset"]
+    tensors = found.rows("tensor", op="save")  # what was not saved has no place
+    assert [row["name"] for row in tensors] == [f"l{i}" for i in range(len(tensors))]
+    assert 0 < max(row["offset"] + row["length"] for row in tensors) <= failed[0]["offset"]
+
+
+def test_a_ring_inside_a_library_is_reported(tmp_path: Path) -> None:
+    """Wheels link liburing statically: it calls the kernel itself, and nothing is seen."""
+    program = compile_program(tmp_path, "uring_static.c", "-l:liburing.a")
+    path = tmp_path / "model.bin"
+    path.write_bytes(os.urandom(1 << 20))
+    capture([program, path], tmp_path / "logs")
+    trace = collect(tmp_path / "logs", ["uring_static"])
+    assert "read" not in trace.strings("op")
+    assert any(
+        "model.bin was opened for direct reads and none was seen" in problem
+        for problem in trace.metadata.completeness.problems()
+    )
