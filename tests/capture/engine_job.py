@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +40,7 @@ class EngineJob:
     folder: Path
     job: Job
     trace: Trace
+    launch: tuple[str, ...] = (sys.executable,)
 
     def rows(self, layer: str, *, below: str = "", **fields: object) -> list[Row]:
         """Return the rows on files in the folder, or in one below it, that have these fields."""
@@ -78,23 +78,39 @@ class EngineJob:
             return file.read(row["length"])
 
 
-def run_engine_job(tmp_path: Path, script: str, *arguments: str, ranks: int = 0) -> EngineJob:
-    """Run a script of tests/capture/jobs under the preload library, under torchrun if asked."""
+def launch_of(launcher: str, ranks: int) -> tuple[str, ...]:
+    """Return what runs a script on several ranks of this machine; of one, the interpreter."""
+    if not ranks:
+        return (sys.executable,)
+    if launcher == "mpirun":
+        return (
+            "mpirun",
+            "--allow-run-as-root",
+            "--oversubscribe",
+            "-n",
+            str(ranks),
+            sys.executable,
+        )
+    module = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks))
+    return (sys.executable, *module)
+
+
+def run_engine_job(
+    tmp_path: Path, script: str, *arguments: str, ranks: int = 0, launcher: str = "torchrun"
+) -> EngineJob:
+    """Run a script of tests/capture/jobs under the preload library, on ranks if asked."""
     folder = tmp_path / "traced"
     folder.mkdir()
-    python: Sequence[str] = (sys.executable,)
-    if ranks:
-        launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
-        python = (*python, *launcher, str(ranks))
-    job = run_job(tmp_path / "raw", JOBS / script, folder, *arguments, python=python)
-    return EngineJob(folder, job, collect(tmp_path / "raw", [script]))
+    launch = launch_of(launcher, ranks)
+    job = run_job(tmp_path / "raw", JOBS / script, folder, *arguments, python=launch)
+    return EngineJob(folder, job, collect(tmp_path / "raw", [script]), launch)
 
 
 def kernel_calls(job: EngineJob, script: str, *arguments: str) -> dict[str, Calls]:
     """Run the same script bare under strace; its folder's name is as long as the job's."""
     folder = job.folder.with_name("kernel")
     folder.mkdir()
-    command = [sys.executable, str(JOBS / script), str(folder), *arguments]
+    command = [*job.launch, str(JOBS / script), str(folder), *arguments]
     found = file_calls(command, job.folder.with_name("strace"), stderr=subprocess.DEVNULL)
     return {
         os.path.relpath(path, folder): Calls(

@@ -242,6 +242,8 @@ def test_threads_are_numbered_from_the_main_thread(writer: RawLogWriter, tmp_pat
         ({"SLURM_PROCID": "5"}, 5),
         ({"OMPI_COMM_WORLD_RANK": "2"}, 2),
         ({"PMI_RANK": "1"}, 1),
+        ({"PALS_RANKID": "4", "SLURM_PROCID": "0"}, 4),
+        ({"FLUX_TASK_RANK": "6"}, 6),
         ({"RANK": "first"}, -1),
     ],
 )

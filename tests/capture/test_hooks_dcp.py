@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from .jobs.dcp_ranks import state_tensors
 
 CASES = ("plain", "threads", "each", "fsspec", "safetensors", "async", "async2")
 MANY = 2000
+RANKS = 4
 
 
 @pytest.fixture(scope="module")
@@ -170,11 +172,13 @@ def test_the_metadata_is_synced_before_its_bytes_are_written(cases: EngineJob) -
     assert written[-1] == "sync" and set(written[:-1]) == {"write"}
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=["torchrun", "mpirun"])
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EngineJob:
-    """The finished job of dcp_ranks.py on several ranks."""
-    folder = tmp_path_factory.mktemp(f"ranks{request.param}")
-    return run_engine_job(folder, "dcp_ranks.py", ranks=request.param)
+    """The finished job of dcp_ranks.py on 4 ranks."""
+    if shutil.which(request.param) is None and request.param == "mpirun":
+        pytest.skip("mpirun is not installed: openmpi-bin has it")
+    folder = tmp_path_factory.mktemp(request.param)
+    return run_engine_job(folder, "dcp_ranks.py", ranks=RANKS, launcher=request.param)
 
 
 def shards(world: int) -> dict[tuple[str, int], bytes]:
@@ -232,7 +236,7 @@ def test_every_rank_is_there_and_nothing_twice(ranks: EngineJob) -> None:
     """A rank that is missing, or counted twice, falsifies every sum."""
     world = world_size(ranks)
 
-    assert world in (2, 4)
+    assert world == RANKS
     for op in ("save", "load"):
         spans = [(row["rank"], row["step"]) for row in ranks.rows("span", op=op)]
         assert sorted(spans) == [(rank, 0) for rank in range(world)]
@@ -242,6 +246,21 @@ def test_every_rank_is_there_and_nothing_twice(ranks: EngineJob) -> None:
     writers = {row["rank"]: row["path"] for row in ranks.rows("request", op="write")}
     assert set(writers) == set(range(world))
     assert check_trace(ranks.trace) == []
+    whole = ranks.trace.metadata.completeness
+    unseen = [(p.unseen_bytes_read, p.unseen_bytes_written) for p in whole.processes]
+    assert set(unseen) == {(0, 0)}
+    assert whole.dropped_records == whole.unknown_descriptors == whole.torn_records == 0
+    files = [f for f in whole.files if Path(f.path).is_relative_to(ranks.folder)]
+    assert files and all(f.complete for f in files)
+
+
+def test_the_kernel_saw_what_the_ranks_did(ranks: EngineJob) -> None:
+    """Calls and bytes of each file, over all ranks, as strace counts them."""
+    expected = kernel_calls(ranks, "dcp_ranks.py")
+    found = ranks.calls()
+    data = [name for name in expected if name.endswith(".distcp")]
+    assert len(data) == RANKS
+    assert {name: found.get(name) for name in data} == {name: expected[name] for name in data}
 
 
 def test_a_saving_process_that_is_ended_by_a_signal_has_its_rows(tmp_path: Path) -> None:

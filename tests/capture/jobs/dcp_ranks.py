@@ -1,10 +1,11 @@
 """Sharded and replicated tensors of several ranks, saved and loaded.
 
-Usage: torchrun ... dcp_ranks.py FOLDER
+Usage: torchrun ... dcp_ranks.py FOLDER, or mpirun ... dcp_ranks.py FOLDER
 
 Every rank has the same tensors (`state_tensors`), so a test can make them again.
 """
 
+import os
 import sys
 import warnings
 
@@ -50,9 +51,22 @@ def placed(tensors):
     return placed
 
 
+def join(folder):
+    """Join the group of ranks, as torchrun or mpirun tells them."""
+    if "OMPI_COMM_WORLD_RANK" not in os.environ:
+        dist.init_process_group("gloo")
+        return
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}.store",
+        rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
+        world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]),
+    )
+
+
 def main(folder):
     warnings.simplefilter("ignore")
-    dist.init_process_group("gloo")
+    join(folder)
     tensors = state_tensors()
     state = placed(tensors)
     dcp.save({**state, "plain": torch.arange(6), "object": {1, 2}}, checkpoint_id=folder)
