@@ -3,7 +3,7 @@
 The files beside this one become the private package `_iotrace_hooks`, which is
 not on `sys.path` and whose byte code is not cached: the job's folders, path,
 arguments and environment stay as they are. Until a hooked engine is imported,
-the cost is two more finders in `sys.meta_path`.
+the cost is three more finders in `sys.meta_path`.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from .imports import PostImportFinder
 TYPE_CHECKING = False  # no import of typing: most jobs never need it
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
     from types import ModuleType
 
     from .marks import Mark
@@ -150,12 +151,32 @@ def report(spans: Spans, hook: Hook, problem: str) -> None:
     )
 
 
+class MarksFinder:
+    """Finder for `sys.meta_path`, and loader, of the module that jobs mark spans with."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Return the spec of that one module."""
+        if name != MARKS:
+            return None
+        spec: ModuleSpec = type(sys.__spec__)(name, self)  # type: ignore[arg-type]
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Let the import system make an ordinary module."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its one function."""
+        module.span = self._registry.mark  # type: ignore[attr-defined]
+
+
 def install() -> None:
     """Follow the imports of the engines; bind at once those that are here already."""
     registry = Registry(HOOKS)
-    marks = type(sys)(MARKS, "Marks spans in the trace that is being captured.")
-    marks.span = registry.mark  # type: ignore[attr-defined]
-    sys.modules[MARKS] = marks
+    sys.meta_path.append(MarksFinder(registry))
     callbacks = registry.callbacks()
     sys.meta_path.insert(0, PostImportFinder(callbacks))
     for name, callback in callbacks.items():
