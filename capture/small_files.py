@@ -22,7 +22,8 @@ def without_small_files(trace: Trace, least_bytes: int) -> Trace:
     """
     file = trace.ints("file")
     sizes = largest_sizes(trace)
-    small = (file >= 0) & (sizes[file] < least_bytes)
+    small = np.zeros(len(trace), np.bool_)
+    small[file >= 0] = sizes[file[file >= 0]] < least_bytes
     if not small.any():
         return trace
     completeness = trace.metadata.completeness

@@ -203,6 +203,13 @@ def test_small_files_are_left_out_whole(tmp_path: Path) -> None:
     assert iotrace("replay", "t.parquet", "--verify", cwd=tmp_path).returncode == 0
 
 
+def test_a_job_without_files_has_no_small_ones(tmp_path: Path) -> None:
+    """An empty trace is a trace."""
+    done = iotrace("capture", "-o", "t.parquet", "--min-size", "1", "--", "true", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(read_trace(tmp_path / "t.parquet")) == 0
+
+
 def test_a_full_raw_log_is_admitted(tmp_path: Path) -> None:
     """A limit protects the disk of a node; what did not fit is counted, the job goes on."""
     job = "import os; f = open('f', 'wb', buffering=0); [f.write(b'x') for _ in range(9000)]"
