@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iotrace.capture.collector import collect
+
+from .engine_job import Calls, EngineJob, kernel_calls
 from .hooked_job import Job, requests_below, run_job
 
 JOBS = Path(__file__).parent / "jobs"
@@ -218,3 +222,19 @@ def test_the_hooks_make_no_request(tmp_path: Path) -> None:
     requests = requests_below(folder, hooked)
     assert len(requests) > 100
     assert requests == requests_below(folder, unhooked)
+
+
+def test_cases_are_what_the_kernel_saw(
+    job: Job, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Zip and legacy, by path and by file object, read and mapped: calls and bytes of each file."""
+    logs = job.logs[0].path.parent
+    found = EngineJob(folder, job, collect(logs, ("torch_cases.py",)))
+    seen = kernel_calls(found, "torch_cases.py")
+    assert named(found.calls()) == named(seen)
+    assert len(seen) > 40
+
+
+def named(calls: dict[str, Calls]) -> dict[str, Calls]:
+    """Return calls with one name for the file whose name is made up at random."""
+    return {re.sub(r"^tmp\w{8}\.tmp$", "tmp", name): call for name, call in calls.items()}

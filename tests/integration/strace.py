@@ -11,6 +11,7 @@ READS = {"read", "pread64", "readv", "preadv", "preadv2"}
 WRITES = {"write", "pwrite64", "writev", "pwritev", "pwritev2"}
 # fd<path> of a regular file, then anything, then the result at the end of the line.
 CALL = re.compile(rb"^(\w+)\(\d+<(/[^>]*)>.* = (-?\d+)(?: \w+ \(.*\))?$")
+OCTAL = re.compile(rb"\\([0-7]{3})")  # how it writes bytes of a path that are no ASCII
 
 
 @dataclass
@@ -46,7 +47,8 @@ def parse(logs: list[Path]) -> dict[str, FileCalls]:
             if match is None or int(match[3]) < 0:
                 continue
             call, moved = match[1].decode(), int(match[3])
-            seen = files[match[2].decode(errors="surrogateescape")]
+            path = OCTAL.sub(lambda found: bytes([int(found[1], 8)]), match[2])
+            seen = files[path.decode(errors="surrogateescape")]
             if call in READS:
                 seen.reads += 1
                 seen.bytes_read += moved
