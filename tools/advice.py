@@ -233,7 +233,7 @@ def _every_rank(trace: str, finding: Finding) -> Iterator[Advice]:
             knob,
             f"{format_bytes(amount.moved_bytes)} read for {format_bytes(amount.unique_bytes)} "
             f"of different bytes ({amount.over_ranks:.1f}x)",
-            f"iotrace show {trace} --files",
+            _replay(trace, finding, "--broadcast --repeat 5"),
             rank.io_seconds * (1 - 1 / across),
         )
     if within >= _READ_TWICE:

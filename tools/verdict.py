@@ -273,13 +273,13 @@ def _requests(shape: Shape) -> str:
 
 
 def _round_trips(finding: Finding) -> str:
-    """Return `503 round trips of 3.88 ms = 1.95 s of 2.06 s, whatever their size`."""
+    """Return `503 round trips of 3.88 ms = 1.95 s of 2.06 s: their number, not their size`."""
     shape = finding.data
     assert shape is not None
-    busy = format_seconds(shape.rank_busy_seconds)
+    busy, whole = (format_seconds(s) for s in (shape.rank_busy_seconds, finding.seconds))
     each = format_seconds(shape.mean_us / 1e6)
     trips = plural(round(shape.rank_busy_seconds / (shape.mean_us / 1e6)), "round trip")
-    return f"{trips} of {each} = {busy} of {format_seconds(finding.seconds)}: their number"
+    return f"{trips} of {each} = {busy} of {whole}: their number, not their size"
 
 
 def _capabilities(
