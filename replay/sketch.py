@@ -122,7 +122,12 @@ def listing(plan: Plan) -> str:
     write a 0 10
     close a
     """
-    return "\n".join(_line(plan, row) for row in plan.requests)
+    return "\n".join(request_lines(plan))
+
+
+def request_lines(plan: Plan, first: int | None = None) -> list[str]:
+    """Return the lines of `listing`, or the first of them."""
+    return [_line(plan, row) for row in plan.requests[:first]]
 
 
 def _line(plan: Plan, row: np.void) -> str:

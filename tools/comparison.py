@@ -97,10 +97,10 @@ def print_outcome(
 
 def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
     yield "replay", setting.trace
-    transforms = map(_transform, outcome.plan.history[1:])
+    transforms = map(describe_transform, outcome.plan.history[1:])
     yield "transforms", ", ".join(transforms) or "none: the recorded requests"
     for note in outcome.plan.notes:
-        yield "note", _note(note)
+        yield "note", describe_note(note)
     if setting.dry:
         yield "dry run", "nothing was touched"
         return
@@ -118,7 +118,7 @@ def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
         yield "kept in", outcome.workspace
 
 
-def _transform(applied: Applied) -> str:
+def describe_transform(applied: Applied) -> str:
     """Return `coalesce (size 8 MiB, gather copy)`."""
     parameters = ", ".join(_parameter(name, value) for name, value in applied.parameters)
     return f"{applied.name} ({parameters})" if parameters else applied.name
@@ -130,7 +130,8 @@ def _parameter(name: str, value: object) -> str:
     return f"{name} {', '.join(map(str, value)) if isinstance(value, tuple) else value}"
 
 
-def _note(note: Note) -> str:
+def describe_note(note: Note) -> str:
+    """Return `reads left out: 12 (3 MiB)`."""
     counted = f"{note.what}: {format_count(note.count)}" if note.count else note.what
     return f"{counted} ({format_bytes(note.size_bytes)})" if note.size_bytes else counted
 

@@ -135,6 +135,21 @@ def test_files_are_put_together(small_trace: Path, root: Path, layout: str) -> N
     assert result["verified"] is True
 
 
+def test_a_plan_is_explained_change_by_change(small_trace: Path, root: Path) -> None:
+    """What each option does to the requests, before any is run."""
+    done = iotrace("replay", small_trace, "--root", root, "--aggregate", "rank", "--coalesce",
+                   "--align", "--explain")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert_fits(done.stdout)
+    table = [line.split()[:3] for line in done.stdout.split("\n\n")[0].splitlines()[1:]]
+    names = [name for name, _, _ in table]
+    assert names == ["recorded", "aggregate", "coalesce", "align"]
+    counts = [int(requests) for _, requests, _ in table]
+    assert counts[0] > counts[2] == counts[3]
+    assert "  write step-0-process-0 0 " in done.stdout
+    assert list(root.iterdir()) == []
+
+
 def test_a_size_switches_its_transform_on(small_trace: Path, root: Path) -> None:
     """`--coalesce-size 8MiB` without `--coalesce` can only mean one thing."""
     done = iotrace("replay", small_trace, "--root", root, "--coalesce-size", "1MiB", "--json", "-")

@@ -15,6 +15,7 @@ from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
 from iotrace.tools.arguments import TraceArgument
 from iotrace.tools.comparison import Setting, print_outcome, recorded_latency_us
+from iotrace.tools.explanation import print_explanation
 from iotrace.tools.output import STDOUT, save_trace, write_json
 from iotrace.tools.panels.output import OutputPanel
 from iotrace.tools.panels.panel import with_panels
@@ -23,6 +24,7 @@ from iotrace.tools.panels.shape import ShapePanel
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal
 from iotrace.tools.shape import Shape, transforms
+from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
 
 
@@ -45,18 +47,27 @@ def replay(
       iotrace replay trace.parquet
       iotrace replay trace.parquet --coalesce --direct --root /scratch --repeat 5
       iotrace replay trace.parquet --align --verify -o result.parquet
+      iotrace replay trace.parquet --aggregate rank --coalesce --explain
     """
     group = join_group()
     shape = requests.shape()
     options = replay_options(run, place)
+    if requests.explain and (result.output is not None or result.json_to is not None):
+        raise PlanError("--explain runs nothing; leave out --json and -o")
     if group.rank == 0:
         result.check(trace)
 
     recording = read_trace(trace)
     plan = plan_from_trace(recording, requests.layer.value)
     dry = options.executor == "null"
+    plans = [plan]
     for transform in transforms(shape, None if dry else options.root):
         plan = transform(plan)
+        plans = [*plans, plan] if requests.explain else [plan]
+    if requests.explain:
+        if group.rank == 0:
+            print_explanation(Terminal(), plans)
+        return 0
     with progress() as report:
         outcome = session.replay(plan, RecordedSummary.of(recording), options, report, group)
     if group.rank != 0:

@@ -118,6 +118,10 @@ class ShapePanel:
             default="none are cut",
         ),
     ] = None
+    explain: Annotated[
+        bool,
+        Option("--explain", help="Show the plan before and after each change, and run nothing."),
+    ] = False
     layer: Annotated[
         LayerName, Option(help="Replay what reached the system, or one request per tensor.")
     ] = LayerName.REQUEST
