@@ -267,7 +267,11 @@ def _find_mismatch(session: _Session) -> str | None:
     if mismatch or not np.any(plan.requests["op"] == Op.READ):
         return mismatch
     job = session.schedule(checked=True)
-    report = session.run(job, check_reads=True)[0].report
+    run = session.run(job, check_reads=True)[0]
+    report = run.report
+    undone = run.failures + find_errors(plan, run.timings["result"][job.origin >= 0])
+    if undone:
+        return f"the reads could not be compared: {undone[0]}"
     if report.first_mismatch is None:
         return None
     where = describe_request(plan, int(job.origin[report.first_mismatch]))

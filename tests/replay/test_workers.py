@@ -187,6 +187,26 @@ def test_a_worker_that_is_killed_ends_the_run_and_is_named(memory: Path) -> None
     assert not list(memory.iterdir())
 
 
+def test_a_worker_lost_while_reads_are_compared_proves_nothing(memory: Path) -> None:
+    """What was not compared must not count as equal."""
+    reads = "\n".join(["read f# 0 4096"] * 100)
+    plan = ranks(2, f"open f# rw+create\nwrite f# 0 4096\n{reads}")
+    rows = plan.requests.copy()
+    rows["due_ns"] = np.arange(len(rows)) * 5_000_000
+    killers = []
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage == "verify" and not done:
+            killers.append(later(signal.SIGKILL))
+
+    options = ReplayOptions(root=memory, timing="recorded", verify=True)
+    outcome = replay(plan.derive(plan.history[0], rows), NOTHING, options, progress)
+    for killer in killers:
+        killer.join()
+    assert outcome.verified is False
+    assert "SIGKILL" in outcome.errors[0]
+
+
 def test_workers_that_make_no_progress_are_given_up_on(memory: Path) -> None:
     """A hung server must not hang a batch job until its limit."""
     stopper = later(signal.SIGSTOP, count=2)

@@ -17,7 +17,7 @@ from .conftest import SIZE, SIZES, Make, checkpoint_rows
 
 KEYS = {
     *("trace", "executor", "transforms", "layout", "recorded", "planned", "replayed"),
-    *("verified", "degraded", "errors", "workers", "intervals", "ranks", "fidelity"),
+    *("verified", "degraded", "errors", "workers", "intervals", "ranks", "fidelity", "simulated"),
 }
 COUNTS = {"requests", "data_requests", "files", "bytes_written", "bytes_read"}
 
