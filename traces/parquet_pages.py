@@ -33,6 +33,7 @@ _PAGE: Wanted = {
     _DATA_PAGE_V2: {_PAGE_VALUES: {}, 4: {}, 5: {}, 6: {}, 7: {}},
 }
 _CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+_PLAIN = 0
 _DELTA_BYTE_ARRAY = 7  # shared prefixes: unpacks to any size, and no writer's default
 
 
@@ -49,9 +50,13 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Page:
-    """One page. `values` is 0 for a dictionary; its content is `[start, start + packed_bytes)`."""
+    """One page; its content is `[start, start + packed_bytes)`.
+
+    `values` is 0 for a dictionary; `is_plain` tells whether values stand in it one after another.
+    """
 
     values: int
+    is_plain: bool
     start: int
     packed_bytes: int
     unpacked_bytes: int
@@ -147,7 +152,7 @@ def _page_header(source: pa.NativeFile, position: int, end: int) -> tuple[dict[i
 
 def _page(header: dict[int, Any], start: int) -> Page:
     values = plain_bytes = 0
-    is_packed = True
+    is_packed = is_plain = True  # so is a dictionary
     for kind, encoding in _PAGE_ENCODING.items():
         if kind not in header:
             continue
@@ -155,12 +160,14 @@ def _page(header: dict[int, Any], start: int) -> Page:
         if data.get(encoding) == _DELTA_BYTE_ARRAY:
             raise ValueError("text in the encoding DELTA_BYTE_ARRAY, which is not read here")
         values = _natural(data, _PAGE_VALUES)
+        is_plain = data.get(encoding) == _PLAIN
         if kind == _DATA_PAGE_V2:
             plain_bytes = sum(_natural(data, field) for field in _V2_LEVELS)
             is_packed = data.get(_V2_COMPRESSED) is not False
         break
     return Page(
         values=values,
+        is_plain=is_plain,
         start=start,
         packed_bytes=_natural(header, _PACKED_BYTES),
         unpacked_bytes=_natural(header, _UNPACKED_BYTES),

@@ -30,11 +30,7 @@ from iotrace.traces.schema import (
 )
 from iotrace.traces.sharing.card import CARD, Card, make_card
 from iotrace.traces.sharing.clean_metadata import ACTIONS, NOTES, UNSAID, clean_metadata
-from iotrace.traces.sharing.needles import (
-    MIN_BINARY_BYTES,
-    find,
-    needles_of,
-)
+from iotrace.traces.sharing.needles import MIN_BINARY_BYTES, Needles, find, needles_of
 from iotrace.traces.sharing.pseudonyms import Pseudonyms, is_keyed_name, is_keyed_path, is_pseudonym
 from iotrace.traces.sharing.public_words import (
     COUNTERS,
@@ -52,13 +48,14 @@ _CREATED_BY = re.compile(rb"parquet-cpp-arrow version \d{1,3}(\.\d{1,3}){1,3}(-S
 _FORMAT_WORDS = (
     *("parquet-cpp-arrow version", "schema", "list", "element", "iotrace", "host", "python"),
     *("keyed", "kept", "processes_left_out", "Linux", "GiB memory", "cores"),
+    *("other", "true", "false", "null"),
 )
+_STEP_BYTES, _OVERLAP_BYTES = 1 << 24, 1 << 13  # no text is longer than a path
 _MAX_SHOWN = 60  # characters of a leftover
 # What tells a place where no original is at hand to compare with.
 _TELLING = re.compile(
     rb"/(home|users|root|tmp|scratch|lustre|gpfs|beegfs|mnt|proj|projects|work|data|nfs|var|opt|usr"
-    rb"|export|net)/|site-packages|localhost|[\w.]{2,}@[\w-]{2,}\.[a-z]{2,}|\.(local|internal|lan)\b"
-    rb"|\b(10|127|172|192)(\.\d{1,3}){3}\b",
+    rb"|export|net)/|site-packages|localhost",
     re.IGNORECASE,
 )
 
@@ -88,15 +85,34 @@ def find_leftovers(location: str, shared: Trace, original: Trace | None = None) 
     keyed = _card(shared.metadata).get("tensor_names") == "keyed"
     kept = () if keyed else _tensor_names(shared)
     found = [*_columns(shared, keyed), *_metadata_fields(shared)]
-    components: Collection[str] = ()
-    texts: tuple[bytes, ...] = ()
-    if original is not None:
-        needles = needles_of(original, _public(shared.metadata, kept))
-        components, texts = needles.components, needles.texts
-    found += _whole_components(shared, components)
+    public = _public(shared, kept)
+    needles = Needles() if original is None else needles_of(original, public)
+    found += _whole_components(shared, needles.components)
+    search = _Search(needles.texts, public.lower().encode("utf-8", "surrogatepass"))
     for path in locate(location).paths:
-        found += _bytes(location, path, texts)
+        found += _bytes(location, path, search)
     return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What to look for in bytes: `texts`, and what tells a place and is not in `public`."""
+
+    texts: tuple[bytes, ...]
+    public: bytes
+
+    def in_text(self, where: str, content: bytes) -> Iterator[Leftover]:
+        yield from self._found(where, content, 0)
+        for match in _TELLING.finditer(content):
+            if match.group().lower() not in self.public:
+                yield Leftover(where, match.group().decode(errors="replace"))
+
+    def in_binary(self, where: str, content: bytes) -> Iterator[Leftover]:
+        yield from self._found(where, content, MIN_BINARY_BYTES)
+
+    def _found(self, where: str, content: bytes, least: int) -> Iterator[Leftover]:
+        for text in sorted(find([t for t in self.texts if len(t) >= least], content)):
+            yield Leftover(where, text.decode(errors="replace"))
 
 
 def _card(metadata: Metadata) -> dict[str, Any]:
@@ -109,7 +125,7 @@ def _tensor_names(trace: Trace) -> tuple[str, ...]:
     return tuple({name for name in tensors.strings("name") if name is not None})
 
 
-def _public(metadata: Metadata, kept: Collection[str]) -> str:
+def _public(shared: Trace, kept: Collection[str]) -> str:
     """Return all text that a shared trace holds whoever made it."""
     own = [
         field.name
@@ -122,8 +138,22 @@ def _public(metadata: Metadata, kept: Collection[str]) -> str:
     own += [word for words in KNOWN_WORDS.values() for word in words]
     own += [*COUNTERS, *EXTENSIONS, *FILE_SYSTEMS, *LIBRARIES, *MACHINES, *ACTIONS]
     own += [DEVICE.pattern, DTYPE.pattern, NOTES.pattern, UNSAID, *_FORMAT_WORDS, *kept]
-    own += [str(version) for p in metadata.processes for version in p.libraries.values()]
+    own += [text for column in ("dtype", "device") for text in shared.codes(column)[1]]
+    own += _strings_of(shared.metadata)
     return "\0".join(own)
+
+
+def _strings_of(metadata: Metadata) -> Iterator[str]:
+    """Yield the texts of the metadata that are checked one by one, by their form."""
+    for host in metadata.hosts:
+        yield from (host.kernel, host.machine)
+    for mount in metadata.mounts:
+        yield from (mount.version, mount.options)
+    for process in metadata.processes:
+        yield from (process.python, *process.libraries.values())
+    for entry in metadata.history:
+        yield entry.tool_version
+    yield from _strings(_card(metadata))
 
 
 def _columns(shared: Trace, keyed: bool) -> Iterator[Leftover]:
@@ -227,35 +257,27 @@ def _differences(where: str, stored: object, clean: object) -> Iterator[Leftover
         yield Leftover(where, str(stored))
 
 
-def _bytes(location: str, path: str, texts: tuple[bytes, ...]) -> Iterator[Leftover]:
+def _bytes(location: str, path: str, search: _Search) -> Iterator[Leftover]:
     """Yield what is in the bytes of a file: as they are, unpacked, and outside of the columns."""
-    long = tuple(text for text in texts if len(text) >= MIN_BINARY_BYTES)
     try:
         with locate(location).open(path) as source:
-            stored = footer(source)
-            yield from _texts_in("the footer and its statistics", stored, texts)
+            yield from search.in_text("the footer and its statistics", footer(source))
             size = source.size()
-            step, overlap = 1 << 24, max((*map(len, long), 1))
-            for begin in range(0, size, step):
-                part = source.read_at(min(step + overlap, size - begin), begin)
-                yield from _found("the file as it is", part, long)
+            for begin in range(0, size, _STEP_BYTES):
+                part = source.read_at(min(_STEP_BYTES + _OVERLAP_BYTES, size - begin), begin)
+                yield from search.in_binary("the file as it is", part)
             for chunk in chunks(source):
-                is_text = chunk.column in TEXT_COLUMNS
                 for page in pages(source, chunk):
                     content = unpack(source, chunk, page)
-                    where = f"a page of column {chunk.column}"
-                    if is_text and page.values == 0:  # a dictionary; other pages hold packed codes
-                        yield from _texts_in(where, content, texts)
-                    else:
-                        yield from _found(where, content, long)
-        yield from _outside_columns(location, path, texts)
+                    is_text = chunk.column in TEXT_COLUMNS and page.is_plain
+                    look = search.in_text if is_text else search.in_binary
+                    yield from look(f"a page of column {chunk.column}", content)
+            yield from _outside_columns(pq.read_metadata(source), search)
     except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
         raise TraceFormatError(f"{path} cannot be searched ({one_line(error)})") from error
 
 
-def _outside_columns(location: str, path: str, texts: tuple[bytes, ...]) -> Iterator[Leftover]:
-    with locate(location).open(path) as source:
-        described = pq.read_metadata(source)
+def _outside_columns(described: pq.FileMetaData, search: _Search) -> Iterator[Leftover]:
     for name in described.schema.names:
         if name not in (*COLUMNS, "element"):
             yield Leftover("a column", name)
@@ -266,7 +288,7 @@ def _outside_columns(location: str, path: str, texts: tuple[bytes, ...]) -> Iter
             yield Leftover("a key of the file", key.decode(errors="replace"))
             continue
         said = "\0".join(_strings(json.loads(value)))
-        yield from _texts_in("the metadata", said.encode("utf-8", "surrogatepass"), texts)
+        yield from search.in_text("the metadata", said.encode("utf-8", "surrogatepass"))
 
 
 def _strings(tree: Any) -> Iterator[str]:
@@ -279,14 +301,3 @@ def _strings(tree: Any) -> Iterator[str]:
             yield from _strings(item)
     elif isinstance(tree, str):
         yield tree
-
-
-def _texts_in(where: str, content: bytes, texts: tuple[bytes, ...]) -> Iterator[Leftover]:
-    yield from _found(where, content, texts)
-    for match in _TELLING.finditer(content):
-        yield Leftover(where, match.group().decode(errors="replace"))
-
-
-def _found(where: str, content: bytes, texts: tuple[bytes, ...]) -> Iterator[Leftover]:
-    for text in sorted(find(texts, content)):
-        yield Leftover(where, text.decode(errors="replace"))

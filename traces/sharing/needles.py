@@ -39,8 +39,8 @@ class Needles:
         texts: bytes to be searched for anywhere, at least `MIN_TEXT_BYTES` long.
     """
 
-    components: frozenset[str]
-    texts: tuple[bytes, ...]
+    components: frozenset[str] = frozenset()
+    texts: tuple[bytes, ...] = ()
 
 
 def needles_of(original: Trace, public: str) -> Needles:

@@ -8,19 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iotrace.traces.metadata import Metadata
+from iotrace.traces.metadata import Metadata, Mount, Process
 from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import METADATA_KEY
 from iotrace.traces.sharing.leftovers import find_leftovers
 from iotrace.traces.sharing.needles import find
 from iotrace.traces.sharing.publish import publish
-from iotrace.traces.sharing.share import KEY, ShareOptions
+from iotrace.traces.sharing.share import KEEP, KEY, ShareOptions
 from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.writer import write_trace
 
@@ -184,3 +185,48 @@ def test_the_search_finds_what_a_plain_search_finds(
         parts = [*parts, data.draw(st.sampled_from(needles)), b"tail"]
     content = b"".join(parts)
     assert find(needles, content) == {needle for needle in needles if needle in content}
+
+
+@pytest.mark.parametrize("names", [KEEP, KEY])
+def test_words_that_everybody_uses_are_no_leftovers(names: str, tmp_path: Path) -> None:
+    """Folders called like a type, a literal or an option must not keep a trace from its readers."""
+    words = "bfloat16 float32 cuda true null other data relatime torch ext4 share deadbeef cafe MIT"
+    paths = [f"/{word}/{word}-1/{word}.pt" for word in words.split()]
+    rows = len(paths)
+    own = Trace.from_columns(
+        {
+            "layer": Strings.of(["tensor", *["request"] * (rows - 1)]),
+            "op": Strings.of(["save", *["write"] * (rows - 1)]),
+            "engine": Strings.constant("my-engine", rows),
+            "path": Strings.of(paths),
+            "start_ns": np.arange(rows),
+            "name": Strings.of(["features.10.0.1.2/data/work/kernel@x.y", *[None] * (rows - 1)]),
+            "dtype": Strings.of(["bfloat16", *[None] * (rows - 1)]),
+            "device": Strings.of(["cuda:0", *[None] * (rows - 1)]),
+        },
+        Metadata(
+            mounts=(Mount("/data", options="rw,relatime", file_system="ext4"),),
+            processes=(Process(1, libraries={"torch": "2.8.0"}),),
+        ),
+    )
+    for _ in range(5):
+        shared = publish(own, ShareOptions(tensor_names=names, licence="MIT"))
+        assert leftovers(shared, tmp_path / "t.parquet", own) == []
+
+
+def test_text_outside_of_a_dictionary_is_searched(owned: Trace, tmp_path: Path) -> None:
+    """A writer may do without dictionaries, and does when there are very many words."""
+    path = tmp_path / "t.parquet"
+    shared = publish(owned, ShareOptions(tensor_names=KEY))
+    rows = shared.strings("path")
+    table = shared.table.set_column(
+        shared.table.column_names.index("path"),
+        "path",
+        pa.array([row and row.replace("/", "/orca", 1) for row in rows]),
+    )
+    stored = {METADATA_KEY: shared.metadata.to_json()}
+    with pq.ParquetWriter(path, table.schema, store_schema=False, use_dictionary=False) as writer:
+        writer.add_key_value_metadata(stored)
+        writer.write_table(table)
+    found = find_leftovers(str(path), read_trace(path), owned)
+    assert any("a page of column path" in str(one) and "orca" in str(one) for one in found)
