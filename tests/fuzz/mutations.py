@@ -25,6 +25,7 @@ WORDS = (
     *("/etc/passwd", "/proc/self/mem", "/dev/sda", "a\0b", "/n\nl", "/a//b/", "/" + "x" * 300),
     *("/" + "y/" * 300, "/\\xff", "/\\ud800", "\x1b[31m", "/" + "z" * 5000),
 )
+TAME_WORDS = ("/a", "/a/b", "/a/b.tmp", "/c", "/d/e/f")
 OWN_WORDS = tuple({word for ops in OPS.values() for word in ops} | set(OPS))
 CODECS = ("NONE", "snappy", "gzip", "zstd", "lz4")
 
@@ -63,21 +64,22 @@ def damage(content: bytes, rng: random.Random, others: Sequence[bytes]) -> bytes
 def wild(rng: random.Random) -> bytes:
     """Return a well-formed Parquet file with the columns of a trace and any values in them."""
     rows = rng.choice((0, 1, 2, 5, 12, 40))
-    names = [name for name in SCHEMA.names if rng.random() < 0.9]
+    names = [f.name for f in SCHEMA if rng.random() < (0.9 if f.nullable else 0.995)]
     columns: dict[str, Any] = {name: _column(name, rows, rng) for name in names}
     if rng.random() < 0.05:
         columns["surprise"] = pa.array(["x"] * rows)
-    table = pa.table(columns).replace_schema_metadata({METADATA_KEY: _metadata(rng)})
+    table = pa.table(columns)
     sink = io.BytesIO()
-    pq.write_table(
-        table,
+    with pq.ParquetWriter(
         sink,
+        table.schema,
         compression=rng.choice(CODECS),
         use_dictionary=rng.random() < 0.7,
-        row_group_size=rng.choice((1, 3, 100)),
         data_page_version=rng.choice(("1.0", "2.0")),
         store_schema=rng.random() < 0.3,
-    )
+    ) as writer:
+        writer.add_key_value_metadata({METADATA_KEY: _metadata(rng)})
+        writer.write_table(table, row_group_size=rng.choice((1, 3, 100)))
     return sink.getvalue()
 
 
@@ -105,8 +107,14 @@ def _column(name: str, rows: int, rng: random.Random) -> pa.Array:
         ]
         return pa.array(values, field.type)
     own = name in ("layer", "op") and rng.random() < 0.9
-    words = ("request", "replay", "tensor") if own and name == "layer" else OWN_WORDS
-    texts = [_maybe(rng.choice(words if own else WORDS), nulls, rng) for _ in range(rows)]
+    words: Sequence[str] = OWN_WORDS if own else WORDS
+    if own and name == "layer":
+        words = ("request", "replay", "tensor")
+    elif own and rng.random() < 0.5:
+        words = ("open", "write", "read", "write", "read", "close", "rename", "save", "load")
+    elif not own and rng.random() < 0.6:
+        words = TAME_WORDS
+    texts = [_maybe(rng.choice(words), nulls, rng) for _ in range(rows)]
     return pa.array(texts, pa.string())
 
 
