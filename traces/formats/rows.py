@@ -110,13 +110,16 @@ class Rows:
         if values["op"] in ("read", "write") and length is not None and result > length:
             raise ValueError(f"{result} bytes moved of {length} that were asked for")
 
-    def finish(self, metadata: Metadata, is_realtime: bool = False) -> Trace:
+    def finish(
+        self, metadata: Metadata, is_realtime: bool = False, has_times: bool = True
+    ) -> Trace:
         """Return the trace: times from the first row's on, `seq` in order of start.
 
         Args:
             metadata: without an epoch, and with a process for each number in the rows; those
                 that are missing are added.
             is_realtime: whether the times so far are ns since 1970, UTC.
+            has_times: whether they are times at all, and not only an order, which `seq` keeps.
         """
         starts_ns = np.frombuffer(self._ints["start_ns"], np.int64)
         epoch_ns = int(starts_ns.min(initial=2**62)) if len(self) else 0
@@ -127,7 +130,7 @@ class Rows:
             if name in ("start_ns", "end_ns"):
                 values = np.where(valid, values - epoch_ns, 0)
             columns[name] = values if name in _NEVER_NULL else Ints(values, valid)
-        columns["start_ns"] = starts_ns - epoch_ns
+        columns["start_ns"] = (starts_ns - epoch_ns) * has_times
         seq = np.empty(len(self), np.int64)
         seq[np.argsort(starts_ns, kind="stable")] = np.arange(len(self))
         columns["seq"] = seq

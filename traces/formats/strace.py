@@ -135,7 +135,8 @@ class _Log:
                 *self._notes(has_files), unknown_descriptors=self.machine.lost["descriptors"]
             ),
         )
-        return self.rows.finish(metadata, is_realtime="realtime" in self.forms)
+        has_times = "none" not in self.forms or "durations" in self.forms
+        return self.rows.finish(metadata, "realtime" in self.forms, has_times)
 
     def _notes(self, has_files: bool) -> Iterator[str]:
         if "none" in self.forms:

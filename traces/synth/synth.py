@@ -21,7 +21,8 @@ from iotrace.traces.trace import Trace
 FOLDER = "/synthetic/step0"
 _RANKS_MAX = 1 << 16
 _CREATE = os.O_WRONLY | os.O_CREAT
-_LOAD_NS = 1 << 40  # loads begin when all saves are over
+# Without times all saves begin at once and all loads behind them: `seq` has the order.
+_SAVE_NS, _LOAD_NS = 0, 1
 
 
 def synthesize(
@@ -52,11 +53,11 @@ def synthesize(
         tensors = shard(MODELS[model], rank, ranks, scale, optimizer)
         steps = list(LAYOUTS[engine](tensors, rank, ranks))
         who: dict[str, Any] = {"engine": engine, "rank": rank, "process": rank, "step": 0}
-        for ns, step in enumerate(steps):
+        for step in steps:
             for op, layer, values in _saved(step, files):
-                rows.add(op, ns, layer=layer, **values, **who)
-        for ns, (op, layer, values) in enumerate(_loaded(steps, files)):
-            rows.add(op, _LOAD_NS + ns, layer=layer, **values, **who)
+                rows.add(op, _SAVE_NS, layer=layer, **values, **who)
+        for op, layer, values in _loaded(steps, files):
+            rows.add(op, _LOAD_NS, layer=layer, **values, **who)
     what = f"{model}, {engine}, {ranks} ranks, scale {scale:g}"
     what += "" if optimizer else ", without the optimizer's state"
     metadata = Metadata(

@@ -15,6 +15,7 @@ from iotrace.traces.formats import strace
 from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.strace_lines import parse_line
 from iotrace.traces.reader import read_trace
+from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
 
 HERE = Path(__file__).parent
@@ -124,6 +125,8 @@ def test_every_form_of_a_log_gives_the_same_requests(form: str, tmp_path: Path) 
         trace.metadata.processes[0].pid,
     ]
     assert trace.row_mask(op="sync").sum() == 3  # two of the file, one of everything
+    timeless = form == "nothing but the calls"
+    assert (summarize(trace).write_bandwidth is None) == timeless  # no number is better than any
     times_are_known = any("-t" in option for option in options)
     assert times_are_known or trace.metadata.epoch_realtime_ns == 0
 

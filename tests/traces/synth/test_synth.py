@@ -68,6 +68,8 @@ def test_it_says_that_it_is_synthetic() -> None:
     assert "SYNTHETIC" in " ".join(trace.metadata.completeness.problems())
     assert [entry.action for entry in trace.metadata.history] == ["synth"]
     assert not trace.valid("end_ns").any()
+    summary = summarize(trace)
+    assert summary.write_bandwidth is summary.read_bandwidth is None
 
 
 def test_a_full_size_state_is_as_large_as_its_parameters_say() -> None:
