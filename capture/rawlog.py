@@ -123,7 +123,10 @@ class LogHeader:
 
 @dataclass(frozen=True)
 class RawLog:
-    """The complete records of one process, thread by thread in order of issue.
+    """The complete records of one process, in the order of their place in the log.
+
+    A thread may go on in a chunk that an ended thread has left, which can lie before its own: the
+    order of issue is that of `start_ns`.
 
     Attributes:
         slots: every slot of the file, mapped read-only, not copied.
