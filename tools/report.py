@@ -14,7 +14,7 @@ from iotrace.tools.figures.sweep_figures import sweep_figures
 from iotrace.tools.figures.trace_figures import trace_figures
 from iotrace.tools.render import format_bytes, format_count, format_range, format_seconds
 from iotrace.tools.report_page import Page, Table
-from iotrace.tools.sweep_table import NAMES, command, describe, verdict_on
+from iotrace.tools.sweep_table import LEAST_RUNS, NAMES, command, describe, verdict_on
 from iotrace.tools.verdict import headline
 from iotrace.traces.summary import Summary, summarize
 from iotrace.traces.trace import Trace
@@ -113,7 +113,7 @@ def _sweep_table(found: SweepResult, op: str) -> Table:
             describe(setting),
             format_seconds(one.median),
             format_range(format_seconds(one.low), format_seconds(one.high))
-            if len(times[setting]) > 1
+            if len(times[setting]) >= LEAST_RUNS
             else "-",
             str(len(times[setting])),
         )

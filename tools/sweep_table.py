@@ -26,6 +26,7 @@ from iotrace.tools.render import (
 from iotrace.traces.words import plural
 
 _SETTINGS_SHOWN = 8
+LEAST_RUNS = 3  # fewer have no interval to speak of
 NAMES = {"write": "save", "read": "restore"}
 _MEASURED = {"write": "until durable", "read": "cold"}
 
@@ -144,7 +145,10 @@ def verdict_on(found: SweepResult, op: str) -> str:
     base = estimates.get(BASE)
     if base is not None and best != BASE:
         text += f"; {base.median / one.median:.3g}x as fast as uncoalesced, buffered, one by one"
-        if base.low <= one.high:
+        times = found.times(op)
+        if min(len(times[best]), len(times[BASE])) < LEAST_RUNS:
+            text += " (few runs: not proven; a longer --budget tells)"
+        elif base.low <= one.high:
             text += " (intervals overlap: not proven)"
     return text
 
@@ -169,7 +173,7 @@ def _print_settings(terminal: Terminal, found: SweepResult, op: str) -> None:
             (
                 f"{'> ' if setting == best else '  '}{describe(setting)}",
                 format_seconds(one.median),
-                interval if runs > 1 else NONE,
+                interval if runs >= LEAST_RUNS else NONE,
                 str(runs),
                 f"{base.median / one.median:.2f}x" if base else NONE,
             )
