@@ -1,14 +1,17 @@
-"""The executor against fio: the same list of direct writes, in alternating pairs.
+"""The executor against fio: the same list of requests, in alternating pairs.
 
-    python tests/bench/replay_against_fio.py DIRECTORY [--pairs 7] [--json FILE]
+    python -m tests.bench.replay_against_fio [DIRECTORY] [--pairs 3] [--json FILE]
 
-Both write the same file, from first byte to last, at one queue depth. Reported per request
-size are the median over the pairs of the ratio of bandwidths (ours over fio's; above 1 we
-are faster) and the CPU seconds each side spends per GiB. fio runs twice: as it comes, and
-with its registered buffers and files.
+Both write or read the same file, from first byte to last, at one queue depth, past the page cache
+or through it; reads find it full of data, and not in the page cache. Reported are the median over
+the pairs of the ratio of bandwidths (ours over fio's; above 1 we are faster) and the CPU seconds
+each side spends per GiB. What we wrote and read is compared with the payload, off the clock; a run
+with a wrong byte ends the comparison. `--other "fio, registered"` gives fio our registered buffers
+and files.
 """
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -25,12 +28,17 @@ import numpy as np
 from iotrace.replay.executors.executor import LoopOptions
 from iotrace.replay.executors.uring import UringExecutor
 from iotrace.replay.job import PIECE, REQUEST, Fence, Job, Op, fence_counts
-from iotrace.replay.loop import Tape, fill_file
+from iotrace.replay.loop import Tape, check_file, fill_file
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-SIZES = {4 * KIB: 256 * MIB, 64 * KIB: 512 * MIB, MIB: GIB}  # request: file
+SIZES = {
+    4 * KIB: 64 * MIB,
+    64 * KIB: 256 * MIB,
+    MIB: 512 * MIB,
+    8 * MIB: 512 * MIB,
+}  # request: file
 FIO_WAYS = {"fio": [], "fio, registered": ["--fixedbufs=1", "--registerfiles=1"]}
-SETTLE_S = 0.3  # between runs, so that the device's clean-up does not fall into the next
+SETTLE_S = 0.1  # between runs, so that the device's clean-up does not fall into the next
 
 
 @dataclass(frozen=True)
@@ -42,10 +50,19 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """All pairs of one request size and one way of fio."""
+class Work:
+    """One kind of requests."""
 
     request_bytes: int
+    op: str
+    direct: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairs of one kind of requests and one way of fio."""
+
+    work: Work
     file_state: str
     other: str
     ours: tuple[Measure, ...]
@@ -58,8 +75,9 @@ class Comparison:
         return statistics.median(a.bytes_per_s / b.bytes_per_s for a, b in pairs)
 
 
-def write_job(request_bytes: int, file_bytes: int) -> Job:
-    """Return open, sequential writes and close, as the loop runs them."""
+def job_of(work: Work) -> Job:
+    """Return open, sequential requests and close, as the loop runs them."""
+    request_bytes, file_bytes = work.request_bytes, SIZES[work.request_bytes]
     count = file_bytes // request_bytes
     requests = np.zeros(count + 2, REQUEST)
     for name in ("path", "target", "source_row", "step"):
@@ -67,10 +85,10 @@ def write_job(request_bytes: int, file_bytes: int) -> Job:
     requests["op"][[0, -1]] = Op.OPEN, Op.CLOSE
     requests["fence"][[0, -1]] = Fence.FILE
     requests["path"][0] = 0
-    requests["flags"][0] = os.O_RDWR | os.O_CREAT | os.O_DIRECT
+    requests["flags"][0] = os.O_RDWR | os.O_CREAT | (os.O_DIRECT if work.direct else 0)
     requests["mode"][0] = 0o644
     writes = requests[1:-1]
-    writes["op"] = Op.WRITE
+    writes["op"] = Op.READ if work.op == "read" else Op.WRITE
     writes["offset"] = np.arange(count) * request_bytes
     writes["length"] = request_bytes
     writes["first_piece"] = np.arange(count)
@@ -99,19 +117,40 @@ def run_ours(folder: Path, job: Job, tape: Tape, depth: int) -> Measure:
     return Measure(moved / seconds, cpu_s / (moved / GIB))
 
 
-def run_fio(folder: Path, job: Job, depth: int, ways: Sequence[str], idle_cpu_s: float) -> Measure:
+def check_ours(folder: Path, work: Work, job: Job, tape: Tape) -> None:
+    """Compare what was written with the payload, or read it all once more and compare that."""
+    root_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if work.op == "read":
+            options = LoopOptions(queue_depth=8, check_reads=True)
+            wrong = UringExecutor().run(job, tape, root_fd, options).report.mismatched_bytes
+        else:
+            fd = os.open("data", os.O_RDONLY, dir_fd=root_fd)
+            wrong = check_file(tape, fd, 0, SIZES[work.request_bytes], 0, 0)
+            os.close(fd)
+    finally:
+        os.close(root_fd)
+    if wrong:
+        raise SystemExit(f"{wrong} bytes are wrong after {work}")
+
+
+def run_fio(
+    folder: Path, work: Work, depth: int, ways: Sequence[str], idle_cpu_s: float
+) -> Measure:
     """Run the same list through fio's io_uring engine."""
-    size = int(job.requests["length"].sum())
+    size = SIZES[work.request_bytes]
     command = [
         "fio",
         "--name=pair",
         f"--filename={folder / 'data'}",
         "--ioengine=io_uring",
-        "--rw=write",
-        f"--bs={int(job.requests['length'].max())}",
+        f"--rw={work.op}",
+        f"--bs={work.request_bytes}",
         f"--size={size}",
         f"--iodepth={depth}",
-        "--direct=1",
+        f"--direct={int(work.direct)}",
+        "--invalidate=0",
+        "--fadvise_hint=0",  # we give the kernel no hint either
         "--fallocate=none",
         "--overwrite=0",
         "--output-format=json",
@@ -121,7 +160,7 @@ def run_fio(folder: Path, job: Job, depth: int, ways: Sequence[str], idle_cpu_s:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     cpu_s = children_cpu_s() - before - idle_cpu_s
     result = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
-    return Measure(size / (result["write"]["runtime"] / 1e3), cpu_s / (size / GIB))
+    return Measure(size / (result[work.op]["runtime"] / 1e3), cpu_s / (size / GIB))
 
 
 def children_cpu_s() -> float:
@@ -142,6 +181,10 @@ def fio_idle_cpu_s() -> float:
 def prepare(path: Path, size: int, state: str, tape: Tape) -> None:
     """Bring the file into the state both sides start from."""
     if state == "written" and path.exists() and path.stat().st_size == size:
+        fd = os.open(path, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
         return
     path.unlink(missing_ok=True)
     if state == "new":
@@ -158,11 +201,11 @@ def prepare(path: Path, size: int, state: str, tape: Tape) -> None:
 
 
 def compare(
-    folder: Path, tape: Tape, request_bytes: int, state: str, other: str, pairs: int, depth: int
+    folder: Path, tape: Tape, work: Work, state: str, other: str, pairs: int, depth: int
 ) -> Comparison:
     """Run the pairs, each in the other order than the one before; the first is a warm-up."""
-    size, idle_cpu_s = SIZES[request_bytes], fio_idle_cpu_s()
-    job = write_job(request_bytes, size)
+    size, idle_cpu_s = SIZES[work.request_bytes], fio_idle_cpu_s()
+    job = job_of(work)
     ours: list[Measure] = []
     theirs: list[Measure] = []
     for pair in range(pairs + 1):
@@ -171,10 +214,14 @@ def compare(
             time.sleep(SETTLE_S)
             if turn % 2:
                 ours.append(run_ours(folder, job, tape, depth))
+                if not pair or (work.op == "write" and pair == pairs):
+                    check_ours(folder, work, job, tape)
             else:
-                theirs.append(run_fio(folder, job, depth, FIO_WAYS[other], idle_cpu_s))
-    (folder / "data").unlink()
-    return Comparison(request_bytes, state, other, tuple(ours[1:]), tuple(theirs[1:]))
+                theirs.append(run_fio(folder, work, depth, FIO_WAYS[other], idle_cpu_s))
+                if work.op == "write":  # its bytes are others: a read needs ours
+                    (folder / "data").unlink()
+    (folder / "data").unlink(missing_ok=True)
+    return Comparison(work, state, other, tuple(ours[1:]), tuple(theirs[1:]))
 
 
 def as_json(comparison: Comparison) -> dict[str, object]:
@@ -191,11 +238,11 @@ def table_row(comparison: Comparison) -> str:
 
     ratios = [a.bytes_per_s / b.bytes_per_s for a, b in zip(ours, theirs, strict=True)]
     return (
-        f"{comparison.request_bytes // KIB:>6} KiB  {comparison.file_state:<9}"
-        f"  {comparison.other:<16}  {comparison.ratio:5.2f}"
+        f"{comparison.work.request_bytes // KIB:>5} KiB {comparison.work.op:<5} "
+        f"{'direct' if comparison.work.direct else 'buffered':<8}  {comparison.ratio:5.2f}"
         f"  [{min(ratios):.2f}, {max(ratios):.2f}]"
-        f"  {median(ours, 'bytes_per_s') / GIB:6.2f}  {median(theirs, 'bytes_per_s') / GIB:6.2f}"
-        f"  {median(ours, 'cpu_s_per_gib'):7.3f}  {median(theirs, 'cpu_s_per_gib'):7.3f}"
+        f" {median(ours, 'bytes_per_s') / GIB:7.2f} {median(theirs, 'bytes_per_s') / GIB:7.2f}"
+        f" {median(ours, 'cpu_s_per_gib'):7.3f} {median(theirs, 'cpu_s_per_gib'):7.3f}"
     )
 
 
@@ -209,7 +256,7 @@ def main() -> None:
         default=Path(),
         help="folder on the device to measure (default: this one)",
     )
-    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--depth", type=int, default=32, help="queue depth")
     parser.add_argument(
         "--size", type=int, action="append", choices=SIZES, help="bytes per request"
@@ -220,23 +267,29 @@ def main() -> None:
         choices=("written", "allocated", "new"),
         help="the file before each run: full of data, allocated only, or absent",
     )
-    parser.add_argument("--other", action="append", choices=FIO_WAYS)
+    parser.add_argument("--op", action="append", choices=("write", "read"))
+    parser.add_argument("--mode", action="append", choices=("direct", "buffered"))
+    parser.add_argument("--other", choices=FIO_WAYS, default="fio")
     parser.add_argument("--json", type=Path, help="also write the measures here")
     asked = parser.parse_args()
     folder = asked.directory / f"replay-against-fio-{os.getpid()}"
     folder.mkdir()
     results = []
-    print("request     file       other             ratio  [min, max]    ours    them  CPU s/GiB")
+    print("                          ratio  [min, max]       GiB/s            CPU s/GiB")
+    print("request                    ours/fio              ours     fio    ours     fio")
     try:
         with Tape() as tape:
-            for state in asked.file or ["written"]:
-                for request_bytes in asked.size or SIZES:
-                    for other in asked.other or FIO_WAYS:
-                        result = compare(
-                            folder, tape, request_bytes, state, other, asked.pairs, asked.depth
-                        )
-                        results.append(result)
-                        print(table_row(result), flush=True)
+            kinds = itertools.product(
+                asked.file or ["written"],
+                asked.op or ["write", "read"],
+                asked.mode or ["direct", "buffered"],
+                asked.size or SIZES,
+            )
+            for state, op, mode, request_bytes in kinds:
+                work = Work(request_bytes, op, mode == "direct")
+                result = compare(folder, tape, work, state, asked.other, asked.pairs, asked.depth)
+                results.append(result)
+                print(table_row(result), flush=True)
     finally:
         (folder / "data").unlink(missing_ok=True)
         folder.rmdir()
