@@ -15,10 +15,10 @@ setup: $(VENV)/.native ## all a checkout needs: system packages, environment, C 
 demo: setup ## capture a real 500 MB checkpoint, replay it coalesced and direct, compare
 	@PATH="$(CURDIR)/$(BIN):$$PATH" docs/demo/run
 
-test: lint ## every check: linter, type checker, all tests
+test: lint $(VENV)/.tests ## every check: linter, type checker, all tests
 	$(BIN)/python -m pytest
 
-bench: setup ## the measured claims, each against its peer in the same run
+bench: setup $(VENV)/.tests ## the measured claims, each against its peer in the same run
 	@for b in tests/bench/*.py; do echo "== $$b"; \
 		$(BIN)/python -m tests.bench.$$(basename $$b .py) || exit 1; done
 
@@ -45,6 +45,10 @@ $(VENV)/.ready: pyproject.toml setup.py constraints.txt .ci/packages
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -qq --disable-pip-version-check -U -c constraints.txt pip setuptools cffi
 	$(BIN)/pip install -qq --no-build-isolation -c constraints.txt -e . --group dev
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.ready .ci/packages
+	@PYTHON=$(PYTHON) .ci/packages tests
 	@touch $@
 
 $(VENV)/.native: $(VENV)/.ready $(NATIVE)
