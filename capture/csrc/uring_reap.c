@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "uring_reap.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "log.h"
@@ -10,6 +11,7 @@
 #define CANDIDATES 64
 /* Tries to get hold of what another thread is busy with, when it cannot be left to it. */
 #define PATIENCE 100000
+#define SPINS 1000
 
 static struct pending *at(struct ring *ring, uint32_t index)
 {
@@ -250,9 +252,12 @@ void ring_reap(struct ring *ring)
 
 static bool insist_on_reaping(struct ring *ring)
 {
-	for (int i = 0; i < PATIENCE; i++)
+	for (int i = 1; i <= PATIENCE; i++) {
 		if (begin_reaping(ring))
 			return true;
+		if (i % SPINS == 0) /* who reaps may have lost its processor */
+			sched_yield();
+	}
 	return false;
 }
 
