@@ -24,7 +24,7 @@ def describe_host() -> Host:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         cgroup_limit_bytes=memory_limit_bytes(),
-        extra={"free_page_reporting": True} if gives_memory_back() else {},
+        gives_memory_back=gives_memory_back(),
     )
 
 

@@ -23,7 +23,13 @@ _RANGED = (Op.READ, Op.WRITE, Op.ALLOCATE, Op.TRUNCATE, Op.SYNC)
 
 @dataclass(frozen=True)
 class RecordedSummary:
-    """Totals of the recording that a replay is compared with."""
+    """Totals of the recording that a replay is compared with.
+
+    Attributes:
+        lent_memory: whether the recorded host's free memory went back to a hypervisor. A write
+            into the page cache then took as long as finding memory again, which repeated runs do
+            not: they reuse what the run before them freed.
+    """
 
     requests: int
     data_requests: int
@@ -32,6 +38,7 @@ class RecordedSummary:
     bytes_read: int
     write_seconds: float
     read_seconds: float
+    lent_memory: bool = False
 
     @classmethod
     def of(cls, trace: Trace) -> "RecordedSummary":
@@ -45,6 +52,7 @@ class RecordedSummary:
             bytes_read=summary.bytes_read,
             write_seconds=summary.write_seconds,
             read_seconds=summary.read_seconds,
+            lent_memory=any(host.gives_memory_back for host in trace.metadata.hosts),
         )
 
 

@@ -112,6 +112,12 @@ def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
     yield "run", ", ".join(parts)
     if len(outcome.repetitions) > 1:
         yield "figures", f"medians of {plural(len(outcome.repetitions), 'run')}"
+    if outcome.recorded.lent_memory and outcome.plan.counts().bytes_written:
+        yield (
+            "compare",
+            "replays with replays: the recording's memory was lent by a hypervisor, so its"
+            " buffered writes took longer than repeated ones do",
+        )
     if outcome.verified is not None:
         yield "verified", "every byte is in its place" if outcome.verified else "NO, see FAILED"
     if outcome.workspace is not None:

@@ -177,7 +177,7 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
         parts = [host.name, host.kernel]
         parts += [plural(host.cores, "core")] if host.cores else []
         parts += [f"{format_bytes(host.memory_bytes)} memory"] if host.memory_bytes else []
-        parts += ["lent by a hypervisor"] if host.extra.get("free_page_reporting") else []
+        parts += ["lent by a hypervisor"] if host.gives_memory_back else []
         yield "host", ", ".join(filter(None, parts))
     for mount in metadata.mounts:
         free = f", {format_bytes(mount.free_bytes)} free" if mount.free_bytes is not None else ""

@@ -21,7 +21,12 @@ UNSEEN_SHARE_TOLERATED = 0.01
 
 @dataclass(frozen=True)
 class Host:
-    """A machine that ran part of the job. `None` is unknown; a limit of `None` is no limit."""
+    """A machine that ran part of the job. `None` is unknown; a limit of `None` is no limit.
+
+    Attributes:
+        gives_memory_back: whether it is a virtual machine whose free memory goes back to its
+            hypervisor, so that the first use of free memory is slow (free page reporting).
+    """
 
     name: str = ""
     boot_id: str = ""
@@ -30,6 +35,7 @@ class Host:
     cores: int | None = None
     memory_bytes: int | None = None
     cgroup_limit_bytes: int | None = None
+    gives_memory_back: bool | None = None
     extra: dict[str, object] = field(default_factory=dict, hash=False)
 
 

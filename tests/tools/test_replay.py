@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from iotrace.traces.reader import read_trace
+from iotrace.traces.writer import write_trace
 
 from .command import IOTRACE, assert_fits, assert_one_line_error, iotrace
 from .conftest import SIZE, SIZES, Make, checkpoint_rows
@@ -347,3 +348,17 @@ def test_strict_turns_a_degradation_into_a_failure(small_trace: Path, small_disk
     assert degraded.stdout.index("DEGRADED") < degraded.stdout.index("latency")
     assert_one_line_error(iotrace(*asked, "--strict"), 1, "--strict")
     assert list(small_disk.iterdir()) == []
+
+
+def test_a_recording_on_lent_memory_is_not_compared_without_a_word(
+    small_trace: Path, tmp_path: Path, root: Path
+) -> None:
+    """The first use of memory that a hypervisor took back costs; later runs reuse it."""
+    trace = read_trace(small_trace)
+    (host,) = trace.metadata.hosts
+    lent = replace(trace.metadata, hosts=(replace(host, gives_memory_back=True),))
+    write_trace(replace(trace, metadata=lent), tmp_path / "lent.parquet")
+    assert "hypervisor" not in iotrace("replay", small_trace, "--root", root).stdout
+    done = iotrace("replay", tmp_path / "lent.parquet", "--root", root, "--json", tmp_path / "j")
+    assert "compare" in done.stdout and "lent by a hypervisor" in " ".join(done.stdout.split())
+    assert json.loads((tmp_path / "j").read_text())["recorded"]["lent_memory"] is True

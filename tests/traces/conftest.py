@@ -30,7 +30,7 @@ def rich_metadata() -> Metadata:
         epoch_monotonic_ns=12_345,
         tool_version="0.1.0",
         command=("python", "train.py", ODD_PATH),
-        hosts=(Host("n1", "boot-1", "6.18", "x86_64", 8, 1 << 34, 1 << 33, {"numa": 2}),),
+        hosts=(Host("n1", "boot-1", "6.18", "x86_64", 8, 1 << 34, 1 << 33, True, {"numa": 2}),),
         mounts=(
             Mount("/data", 0, "/dev/sda", "xfs", "5", "rw", 4096, 512, 4, 131072, 0, 1, 9, 8, {}),
         ),

@@ -62,6 +62,7 @@ def _host(host: Host, names: Pseudonyms) -> Host:
         cores=host.cores,
         memory_bytes=_rounded(host.memory_bytes),
         cgroup_limit_bytes=_rounded(host.cgroup_limit_bytes),
+        gives_memory_back=host.gives_memory_back,
     )
 
 

@@ -40,7 +40,7 @@ def owner_metadata() -> Metadata:
         command=("python", "phd.py", "--token=tokenabc", f"{FOLDER}/mymodel"),
         hosts=(
             Host("hpc7.acme.org", "b00t1d-1", "6.8.0-45-acme", "x86_64", 64, 540_123_456_789,
-                 None, {"sitekey": "s3cr3t"}),
+                 None, None, {"sitekey": "s3cr3t"}),
         ),
         mounts=(
             Mount(f"{FOLDER}", 0, "mdt0@192.168.0.1:/orca", "lustre", "2.15.4",
