@@ -22,7 +22,7 @@ TAPE_BYTES = 1 << 28
 # Contiguous bytes behind any position: the most one system call moves.
 SPAN_BYTES = 1 << 31
 _STOP_POLL_SECONDS = 0.05
-_TAPE_MEMORY_SHARE = 64  # of the memory there is; tape and sink take two such shares
+_TAPE_MEMORY_SHARE = 64  # of the memory there is; what reads land in takes one to four more
 
 _FEATURES = {
     "single issuer": lib.LOOP_FEATURE_SINGLE_ISSUER,
@@ -39,7 +39,8 @@ _FEATURES = {
 class Tape:
     """The payload: byte `o` of recorded file `k` is a fixed random byte, with no stored copy.
 
-    Both tape and sink are shared memory: workers forked after the tape was made share them.
+    It is shared memory: workers forked after it was made share it. With it comes what reads land
+    in, which each process that runs a job has for itself, and keeps until `close`.
 
     Args:
         size_bytes: period, rounded down to a prime number of pages; None: 256 MiB, or a

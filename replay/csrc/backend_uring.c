@@ -41,21 +41,25 @@ static void register_memory(struct uring_run *run)
 {
 	struct loop *loop = &run->loop;
 	struct iovec buffers[RING_BUFFERS_MAX];
-	int64_t reach = tape_bytes(loop->tape) + loop->longest_transfer_bytes + 2 * DIRECT_BLOCK_BYTES;
+	int64_t reach = tape_bytes(loop->tape) + loop->longest_transfer_bytes;
 	int count = 0;
 
-	if (!loop->options->registered_buffers || !loop->longest_transfer_bytes)
+	if (!loop->options->registered_buffers)
 		return;
-	if (loop->writes)
-		buffers[count++] = tape_source_extent(loop->tape);
-	if (loop->reads)
-		buffers[count++] = tape_sink_extent(loop->tape);
-	for (int i = 0; i < count; i++)
-		if ((int64_t)buffers[i].iov_len > reach)
-			buffers[i].iov_len = reach;
+	if (loop->longest_transfer_bytes) {
+		buffers[count] = tape_source_extent(loop->tape);
+		if ((int64_t)buffers[count].iov_len > reach)
+			buffers[count].iov_len = reach;
+		count++;
+	}
+	if (loop->landing.chunk_bytes)
+		buffers[count++] = (struct iovec){
+			loop->landing.base, loop->landing.chunk_bytes * loop->landing.chunk_count
+		};
 	if (loop->staging)
 		buffers[count++] = (struct iovec){ loop->staging, loop->staging_size };
-	ring_register_buffers(&run->ring, buffers, count);
+	if (count)
+		ring_register_buffers(&run->ring, buffers, count);
 }
 
 static void prepare_data(struct uring_run *run, struct io_uring_sqe *sqe, const struct slot *slot,

@@ -219,6 +219,7 @@ struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake)
 	slot->staged = transfer_is_staged(loop, slot->request);
 	if (slot->staged)
 		slot->staging = loop->free_staging[--loop->staging_free];
+	landing_take(loop, slot);
 	hold_handle(loop, slot);
 	stream->previous = slot->index;
 	stream->in_flight++;
@@ -316,6 +317,7 @@ void loop_complete(struct loop *loop, struct slot *slot)
 	open_fences(loop, slot->request);
 	if (slot->staged)
 		loop->free_staging[loop->staging_free++] = slot->staging;
+	landing_give(loop, slot);
 	loop->streams[slot->request->stream].in_flight--;
 	loop->in_flight--;
 	slot->next = loop->free_slots;

@@ -32,6 +32,10 @@ struct slot {
 	int fd;
 	bool staged, vectored;
 	uint8_t *staging;
+	uint8_t *landing;      /* what it reads lands in so many bytes of its own, */
+	int64_t landing_bytes; /* 0: it reads nothing */
+	int64_t landing_at;    /* from here on */
+	uint32_t landing_chunk;
 
 	int64_t done;       /* bytes moved */
 	int64_t piece;      /* the piece that `done` lies in, */
@@ -58,6 +62,16 @@ struct handle {
 	uint32_t users;  /* requests in flight through it */
 	uint32_t demand; /* data requests of the whole job */
 	bool direct;
+};
+
+/* The memory that reads land in, see landing.c. */
+struct landing {
+	uint8_t *base;
+	int64_t chunk_bytes; /* a multiple of DIRECT_BLOCK_BYTES; 0: nothing is read */
+	uint32_t chunk_count;
+	uint32_t *users; /* requests in flight, of each chunk */
+	uint32_t chunk;  /* the one that is being filled, */
+	int64_t used;    /* and how far */
 };
 
 struct loop {
@@ -87,8 +101,9 @@ struct loop {
 	int64_t staging_size, staging_bytes; /* of all buffers, of one */
 	uint8_t **free_staging;
 	uint32_t staging_count, staging_free;
-	int64_t longest_transfer_bytes; /* straight from tape or into sink */
-	bool reads, writes;
+	struct landing landing;
+	int64_t longest_transfer_bytes;      /* straight from tape */
+	bool writes;
 	int timer_slack_ns; /* of the caller, before the run */
 };
 
@@ -127,6 +142,13 @@ bool loop_finished(const struct loop *loop);
 /* The time to wake at by itself, so that a stop or another worker's progress is seen soon. */
 int64_t loop_wake(struct loop *loop, int64_t wake);
 
+/* landing.c */
+int landing_setup(struct loop *loop, int64_t longest);
+void landing_teardown(struct loop *loop);
+/* Give a request that reads its part, until it is complete. */
+void landing_take(struct loop *loop, struct slot *slot);
+void landing_give(struct loop *loop, const struct slot *slot);
+
 /* transfer.c: the bytes of one data request */
 struct transfer_needs {
 	int64_t segments, copied_bytes;
@@ -137,6 +159,8 @@ struct transfer_needs transfer_survey(const struct loop *loop, const struct loop
 /* Whether the request needs a staging buffer. */
 bool transfer_is_staged(const struct loop *loop, const struct loop_request *request);
 void transfer_begin(struct slot *slot);
+/* Memory that the first transfer of a request lands in, so as not to be cut; 0: none. */
+int64_t transfer_landing(const struct loop *loop, const struct loop_request *request);
 /* Set up buffer or iov for the next transfer. */
 void transfer_prepare(struct loop *loop, struct slot *slot);
 /* Account for a transfer that ended at `now`; true when the request is over. */
@@ -155,16 +179,13 @@ int name_link(int root_fd, const char *from, const char *to);
 int64_t tape_span(const struct tape *tape);
 /* `tape_span` bytes may be read from here. */
 const uint8_t *tape_source(const struct tape *tape, int32_t file, int64_t offset);
-/* `tape_span` bytes, and one block more, may be written here. */
-uint8_t *tape_sink(const struct tape *tape, int32_t file, int64_t offset);
-void tape_store(const struct tape *tape, int32_t file, int64_t offset, int64_t length,
-		const uint8_t *data);
-/* Map the pages that transfers of up to `longest` bytes touch. */
-void tape_prefault(struct tape *tape, int64_t longest, bool sink);
+/* Map the pages that writes of up to `longest` bytes touch. */
+void tape_prefault(const struct tape *tape, int64_t longest);
+/* At least `bytes` of this process's own for what is read, kept from run to run; 0 or -errno. */
+int tape_sink(struct tape *tape, int64_t bytes, uint8_t **sink);
 /* Whether the payload lies in huge pages. */
 bool tape_is_huge(const struct tape *tape);
-/* The whole of tape and sink as mapped, for registration. */
+/* The whole of the tape as mapped, for registration. */
 struct iovec tape_source_extent(const struct tape *tape);
-struct iovec tape_sink_extent(const struct tape *tape);
 
 #endif

@@ -53,9 +53,10 @@ static void survey_handles(struct loop *loop)
 	}
 }
 
-static void survey_requests(struct loop *loop)
+/* Returns the most memory that what a request reads lands in. */
+static int64_t survey_requests(struct loop *loop)
 {
-	int64_t longest = 0, staged = 0, segments = 1, span = tape_span(loop->tape);
+	int64_t longest = 0, landing = 0, staged = 0, segments = 1, span = tape_span(loop->tape);
 
 	for (int64_t i = 0; i < own_count(loop); i++) {
 		const struct loop_request *request = own_request(loop, i);
@@ -71,16 +72,18 @@ static void survey_requests(struct loop *loop)
 			staged = needs.copied_bytes;
 		if (needs.segments > segments)
 			segments = needs.segments;
-		loop->reads |= request->op == LOOP_READ;
 		loop->writes |= request->op == LOOP_WRITE;
-		if (request->length > longest)
+		if (request->op == LOOP_WRITE && request->length > longest)
 			longest = request->length;
+		if (transfer_landing(loop, request) > landing)
+			landing = transfer_landing(loop, request);
 	}
 	loop->longest_transfer_bytes = longest < span ? longest : span;
 	loop->iov_capacity = segments < IOV_CAPACITY_MAX ? segments : IOV_CAPACITY_MAX;
 	staged = (staged + DIRECT_BLOCK_BYTES - 1) & -(int64_t)DIRECT_BLOCK_BYTES;
 	loop->staging_bytes = staged && loop->options->staging_bytes ? loop->options->staging_bytes
 								     : staged;
+	return landing;
 }
 
 static int setup_slots(struct loop *loop, uint32_t count)
@@ -173,6 +176,7 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 	       uint32_t slots_max)
 {
 	uint64_t slots;
+	int64_t landing;
 	int error;
 
 	*loop = (struct loop){ .job = job, .options = options, .tape = tape, .timings = timings,
@@ -191,7 +195,7 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 		return -ENOMEM;
 	allow_descriptors(job->handle_count);
 	survey_handles(loop);
-	survey_requests(loop);
+	landing = survey_requests(loop);
 	error = setup_streams(loop);
 	slots = error ? 0 : slots_wanted(loop);
 	if (!error)
@@ -203,8 +207,10 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 		if (loop->staging_count < loop->slot_count)
 			report->in_flight_limit = loop->staging_count;
 	}
-	if (!error)
-		tape_prefault(tape, loop->longest_transfer_bytes, loop->reads);
+	if (!error && landing)
+		error = landing_setup(loop, landing);
+	if (!error && loop->writes)
+		tape_prefault(tape, loop->longest_transfer_bytes);
 	return error;
 }
 
@@ -217,6 +223,7 @@ void loop_teardown(struct loop *loop)
 	if (loop->staging)
 		munmap(loop->staging, loop->staging_size);
 	free(loop->free_staging);
+	landing_teardown(loop);
 	free(loop->iovs);
 	free(loop->slots);
 	free(loop->active);

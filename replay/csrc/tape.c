@@ -30,15 +30,15 @@
 
 struct tape {
 	uint8_t *data;
-	uint8_t *sink;
 	uint8_t *zeros;
+	uint8_t *sink; /* what is read lands here; made by the first run that reads */
+	int64_t sink_bytes;
 	int64_t bytes;   /* the period */
 	int64_t pages;
 	int64_t page_bytes;
 	int64_t span;    /* contiguous bytes from any position */
-	int64_t mapped;  /* bytes of the data and of the sink mapping */
+	int64_t mapped;  /* bytes of the data mapping */
 	bool huge;       /* data lie in huge pages */
-	bool sink_ready; /* its pages are there */
 };
 
 static bool is_prime(int64_t n)
@@ -85,16 +85,11 @@ static void fill_random(uint64_t *words, int64_t count, uint64_t seed)
 	}
 }
 
-/*
- * Map `bytes` of memory over and over in a row, `mapped` bytes in all. It has no file: a limit on
- * the size of files, which batch systems set, would hold for a memfd too.
- */
-static uint8_t *map_repeated(int64_t bytes, int64_t mapped, int *error)
+/* Addresses without memory yet, aligned so that huge pages can back them. */
+static uint8_t *reserve(int64_t bytes, int *error)
 {
-	/* Huge page alignment lets the first copy be backed by huge pages. */
-	uint8_t *base = mmap(NULL, mapped + HUGE_PAGE_BYTES, PROT_NONE,
+	uint8_t *base = mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_NONE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	void *place = base;
 
 	if (base == MAP_FAILED) {
 		*error = -errno;
@@ -106,7 +101,21 @@ static uint8_t *map_repeated(int64_t bytes, int64_t mapped, int *error)
 		munmap(base, head);
 	base += head;
 	if (head < HUGE_PAGE_BYTES)
-		munmap(base + mapped, HUGE_PAGE_BYTES - head);
+		munmap(base + bytes, HUGE_PAGE_BYTES - head);
+	return base;
+}
+
+/*
+ * Map `bytes` of memory over and over in a row, `mapped` bytes in all. It has no file: a limit on
+ * the size of files, which batch systems set, would hold for a memfd too.
+ */
+static uint8_t *map_repeated(int64_t bytes, int64_t mapped, int *error)
+{
+	uint8_t *base = reserve(mapped, error);
+	void *place = base;
+
+	if (!base)
+		return NULL;
 	for (int64_t at = 0; at < mapped && place != MAP_FAILED; at += bytes) {
 		int64_t part = mapped - at < bytes ? mapped - at : bytes;
 
@@ -157,13 +166,9 @@ struct tape *tape_new(int64_t bytes, int64_t span_bytes, uint64_t seed, int *err
 	tape->page_bytes = page;
 	tape->bytes = pages * page;
 	tape->span = round_up(span_bytes, page);
-	/* One page more: a read may be moved up to a block's offset in the sink. */
-	tape->mapped = tape->bytes + tape->span + page;
+	tape->mapped = tape->bytes + tape->span;
 	tape->data = map_repeated(tape->bytes, tape->mapped, error);
 	if (!tape->data)
-		goto fail;
-	tape->sink = map_repeated(tape->bytes, tape->mapped, error);
-	if (!tape->sink)
 		goto fail;
 	/* Reading untouched anonymous memory maps the kernel's zero page: no memory. */
 	tape->zeros = mmap(NULL, tape->span, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -194,7 +199,7 @@ void tape_free(struct tape *tape)
 	if (tape->data)
 		munmap(tape->data, tape->mapped);
 	if (tape->sink)
-		munmap(tape->sink, tape->mapped);
+		munmap(tape->sink, tape->sink_bytes);
 	if (tape->zeros)
 		munmap(tape->zeros, tape->span);
 	free(tape);
@@ -224,11 +229,6 @@ const uint8_t *tape_source(const struct tape *tape, int32_t file, int64_t offset
 	return tape->data + position(tape, file, offset);
 }
 
-uint8_t *tape_sink(const struct tape *tape, int32_t file, int64_t offset)
-{
-	return tape->sink + position(tape, file, offset);
-}
-
 static int64_t min64(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
@@ -241,19 +241,6 @@ void tape_read(const struct tape *tape, int32_t file, int64_t offset, int64_t le
 
 		memcpy(out, tape_source(tape, file, offset), part);
 		out += part;
-		offset += part;
-		length -= part;
-	}
-}
-
-void tape_store(const struct tape *tape, int32_t file, int64_t offset, int64_t length,
-		const uint8_t *data)
-{
-	while (length > 0) {
-		int64_t part = min64(length, tape->span);
-
-		memcpy(tape_sink(tape, file, offset), data, part);
-		data += part;
 		offset += part;
 		length -= part;
 	}
@@ -280,20 +267,41 @@ int64_t tape_compare(const struct tape *tape, int32_t file, int64_t offset, int6
 	return different;
 }
 
-void tape_prefault(struct tape *tape, int64_t longest, bool sink)
+void tape_prefault(const struct tape *tape, int64_t longest)
 {
-	int64_t reach = min64(tape->bytes + longest + tape->page_bytes, tape->mapped);
+	/* Kernels before 5.14 lack it; pages then fault at first use. */
+	madvise(tape->data, min64(tape->bytes + longest, tape->mapped), MADV_POPULATE_READ);
+}
 
-	/* Kernels before 5.14 lack these; pages then fault at first use. */
-	madvise(tape->data, reach, MADV_POPULATE_READ);
-	if (!sink)
-		return;
-	if (!tape->sink_ready) {
-		madvise(tape->sink, tape->bytes, MADV_POPULATE_WRITE);
-		collapse(tape->sink, tape->bytes);
-		tape->sink_ready = true;
-	}
-	madvise(tape->sink, reach, MADV_POPULATE_WRITE);
+static int grow_sink(struct tape *tape, int64_t bytes)
+{
+	int error = 0;
+
+	if (tape->sink)
+		munmap(tape->sink, tape->sink_bytes);
+	tape->sink_bytes = 0;
+	tape->sink = reserve(bytes, &error);
+	if (!tape->sink)
+		return error;
+	tape->sink_bytes = bytes;
+	if (mmap(tape->sink, bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return -errno;
+	madvise(tape->sink, bytes, MADV_HUGEPAGE);
+	return 0;
+}
+
+int tape_sink(struct tape *tape, int64_t bytes, uint8_t **sink)
+{
+	int error = tape->sink_bytes < bytes ? grow_sink(tape, bytes) : 0;
+
+	/* A worker forked since has pages of its own only once it has written to them. */
+	if (!error && madvise(tape->sink, bytes, MADV_POPULATE_WRITE) && errno != EINVAL)
+		error = -errno;
+	if (!error)
+		collapse(tape->sink, bytes);
+	*sink = tape->sink;
+	return error;
 }
 
 bool tape_is_huge(const struct tape *tape)
@@ -304,9 +312,4 @@ bool tape_is_huge(const struct tape *tape)
 struct iovec tape_source_extent(const struct tape *tape)
 {
 	return (struct iovec){ tape->data, tape->mapped };
-}
-
-struct iovec tape_sink_extent(const struct tape *tape)
-{
-	return (struct iovec){ tape->sink, tape->mapped };
 }

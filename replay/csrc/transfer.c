@@ -23,6 +23,9 @@
  */
 #define COPY_BELOW_BYTES (16 * 1024)
 
+/* Of a run at most: up to its place in a page, and a page between it and the one before. */
+#define LANDING_SPARE_BYTES (2 * DIRECT_BLOCK_BYTES)
+
 /* A place among the pieces of a request. */
 struct cursor {
 	const struct loop_piece *piece;
@@ -35,6 +38,14 @@ struct run {
 	bool copied;
 	int64_t length;
 };
+
+/* Where the run that landed last ends: recorded file and offset, and place in the file read. */
+struct landed {
+	int32_t file;
+	int64_t offset, at;
+};
+
+#define NOT_LANDED INT32_MIN
 
 static int64_t min64(int64_t a, int64_t b)
 {
@@ -225,15 +236,18 @@ static void copy_pieces(struct loop *loop, struct cursor *cursor, int64_t length
 }
 
 /* Hand what was read into staging to where the pieces would have it. */
-static void scatter_pieces(struct loop *loop, struct cursor *cursor, int64_t length,
+static void scatter_pieces(struct slot *slot, struct cursor *cursor, int64_t length,
 			   const uint8_t *data)
 {
 	while (length > 0) {
-		struct loop_piece part = cursor_take(cursor, length);
+		int64_t part = cursor_take(cursor, min64(length, slot->landing_bytes)).length;
 
-		tape_store(loop->tape, part.file, part.offset, part.length, data);
-		data += part.length;
-		length -= part.length;
+		if (part > slot->landing_bytes - slot->landing_at)
+			slot->landing_at = 0;
+		memcpy(slot->landing + slot->landing_at, data, part);
+		slot->landing_at += part;
+		data += part;
+		length -= part;
 	}
 }
 
@@ -252,20 +266,62 @@ static int64_t compare_pieces(struct loop *loop, struct cursor *cursor, int64_t 
 	return different;
 }
 
-/* Where the next bytes lie, or go; an O_DIRECT read at an aligned place near by. */
-static uint8_t *place_of(const struct loop *loop, const struct loop_request *request,
-			 struct cursor *cursor, int64_t length)
+int64_t transfer_landing(const struct loop *loop, const struct loop_request *request)
 {
-	int64_t at = request->offset + cursor->at;
-	struct loop_piece part = cursor_take(cursor, length);
-	uint8_t *place;
+	int64_t runs = min64(request->piece_count, IOV_CAPACITY_MAX);
 
-	if (request->op == LOOP_WRITE)
-		return (uint8_t *)tape_source(loop->tape, part.file, part.offset);
-	place = tape_sink(loop->tape, part.file, part.offset);
-	if (is_direct(loop, request))
-		place += at % DIRECT_BLOCK_BYTES - (int64_t)((uintptr_t)place % DIRECT_BLOCK_BYTES);
-	return place;
+	if (request->op != LOOP_READ || is_checked(loop, request))
+		return 0;
+	/* One piece lands as it lies in the file. */
+	return min64(request->length, transfer_max()) + (runs > 1 ? runs * LANDING_SPARE_BYTES : 0);
+}
+
+/* Where in its memory the next transfer of a request lands: one piece, as it lies in the file. */
+static int64_t first_landing(const struct slot *slot)
+{
+	bool whole = slot->request->piece_count == 1 && slot->request->length <= slot->landing_bytes;
+
+	return whole ? slot->done : 0;
+}
+
+/* Whether two parts of a request lay in a row when recorded, and do so in the file. */
+static bool follows(const struct landed *last, const struct loop_piece *part, int64_t at)
+{
+	return last->file == part->file && last->offset == part->offset && last->at == at;
+}
+
+/*
+ * Choose where a run to be read lands: at its place in a page, which suits O_DIRECT, and not
+ * joined to the run before unless it was so when recorded. Cuts it to the room there is.
+ */
+static uint8_t *land(struct slot *slot, struct cursor *cursor, struct run *run,
+		     struct landed *last)
+{
+	int64_t at = slot->request->offset + cursor->at, place = slot->landing_at;
+	struct cursor ahead = *cursor;
+	struct loop_piece part = cursor_take(&ahead, run->length);
+
+	if (!follows(last, &part, at)) {
+		if (last->file != NOT_LANDED)
+			place += DIRECT_BLOCK_BYTES;
+		place += (at - (int64_t)(uintptr_t)(slot->landing + place)) &
+			 (DIRECT_BLOCK_BYTES - 1);
+	}
+	run->length = min64(run->length, slot->landing_bytes - place);
+	if (run->length <= 0)
+		return NULL;
+	cursor_move(cursor, run->length);
+	slot->landing_at = place + run->length;
+	*last = (struct landed){ part.file, part.offset + run->length, at + run->length };
+	return slot->landing + place;
+}
+
+/* Where the next bytes to be written lie. */
+static uint8_t *source_of(const struct loop *loop, struct cursor *cursor, int64_t length)
+{
+	struct loop_piece part = cursor_take(cursor, length);
+
+	return (uint8_t *)tape_source(loop->tape, part.file, part.offset);
 }
 
 static bool is_staging(const struct loop *loop, const struct slot *slot, const struct iovec *iov)
@@ -277,7 +333,7 @@ static bool is_staging(const struct loop *loop, const struct slot *slot, const s
 
 /* Add a run to the transfer; false when there is no room for it. */
 static bool add_run(struct loop *loop, struct slot *slot, struct cursor *cursor, struct run run,
-		    int64_t *used)
+		    int64_t *used, struct landed *landed)
 {
 	struct iovec *last = slot->iov_count ? &slot->iov[slot->iov_count - 1] : NULL;
 	bool joins = run.copied && last && is_staging(loop, slot, last);
@@ -287,8 +343,12 @@ static bool add_run(struct loop *loop, struct slot *slot, struct cursor *cursor,
 		run.length = min64(run.length, loop->staging_bytes - *used);
 	if (!run.length || (!joins && slot->iov_count == (int)loop->iov_capacity))
 		return false;
-	if (!run.copied) {
-		place = place_of(loop, slot->request, cursor, run.length);
+	if (!run.copied && slot->request->op == LOOP_READ) {
+		place = land(slot, cursor, &run, landed);
+		if (!place)
+			return false;
+	} else if (!run.copied) {
+		place = source_of(loop, cursor, run.length);
 	} else if (slot->request->op == LOOP_WRITE) {
 		copy_pieces(loop, cursor, run.length, place);
 		slot->staged_bytes += run.length;
@@ -309,13 +369,15 @@ void transfer_prepare(struct loop *loop, struct slot *slot)
 	const struct loop_request *request = slot->request;
 	int64_t limit = min64(request->length - slot->done, transfer_max()), used = 0;
 	struct cursor cursor = cursor_at(loop, slot);
+	struct landed landed = { .file = NOT_LANDED };
 
+	slot->landing_at = first_landing(slot);
 	slot->transfer_bytes = 0;
 	slot->iov_count = 0;
 	while (slot->transfer_bytes < limit) {
 		struct run run = next_run(loop, request, &cursor, limit - slot->transfer_bytes);
 
-		if (!add_run(loop, slot, &cursor, run, &used))
+		if (!add_run(loop, slot, &cursor, run, &used, &landed))
 			break;
 	}
 	slot->vectored = slot->iov_count > 1;
@@ -339,7 +401,7 @@ static void unstage(struct loop *loop, struct slot *slot, int64_t length)
 		} else if (checked) {
 			slot->mismatched_bytes += compare_pieces(loop, &cursor, part, iov->iov_base);
 		} else {
-			scatter_pieces(loop, &cursor, part, iov->iov_base);
+			scatter_pieces(slot, &cursor, part, iov->iov_base);
 			slot->staged_bytes += part;
 		}
 	}

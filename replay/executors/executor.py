@@ -26,7 +26,7 @@ class LoopOptions:
         start_ns: CLOCK_MONOTONIC time at which the first request may start, so that workers
             start together after their set-up; 0: at once.
         check_reads: compare what was read with the tape, outside the timed part.
-        registered_buffers: register tape and staging buffers with io_uring where allowed.
+        registered_buffers: register tape, landing and staging memory with io_uring where allowed.
         registered_files: register files with io_uring where it pays.
         stop_on_error: start nothing more after the first failed request; the requests left
             out get the result -ECANCELED.

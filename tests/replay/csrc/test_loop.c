@@ -272,9 +272,11 @@ static void test_retries(struct tape *tape)
 	struct loop_job job = { .requests = &request, .request_count = 1, .pieces = &piece,
 				.piece_count = 1 };
 	struct loop_options options = { .queue_depth = 1 };
+	static uint8_t landing[4 * BLOCK];
 	struct loop loop = { .job = &job, .options = &options, .tape = tape, .iov_capacity = 1 };
 	struct iovec iov;
-	struct slot slot = { .request = &request, .iov = &iov };
+	struct slot slot = { .request = &request, .iov = &iov, .landing = landing,
+			     .landing_bytes = sizeof(landing) };
 	int tries = 0;
 
 	transfer_begin(&slot);
