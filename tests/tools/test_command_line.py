@@ -83,6 +83,33 @@ def test_a_bad_size_says_how_to_write_one() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("capture", "-o", "-", "--", "touch", "ran"),
+        ("convert", "TRACE", "-", "--to", "csv"),
+        ("merge", "TRACE", "-o", "-"),
+        ("recover", "raw", "-o", "-"),
+        ("replay", "TRACE", "-o", "-"),
+        ("report", "TRACE", "-o", "-"),
+        ("share", "TRACE", "-o", "-"),
+        ("sweep", "TRACE", "-o", "-"),
+        ("sweep", "TRACE", "-o", "-", "--resume"),
+        ("synth", "llama-3-8b", "-o", "-"),
+    ],
+    ids=" ".join,
+)
+def test_a_dash_is_no_output_file(
+    command: tuple[str, ...], small_trace: Path, tmp_path: Path
+) -> None:
+    """Traces do not go to stdout, and nobody wants a file of that name."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    words = [str(small_trace) if word == "TRACE" else word for word in command]
+    assert_one_line_error(iotrace(*words, cwd=folder), 2, "an output file is needed", "`-`")
+    assert list(folder.iterdir()) == []
+
+
 def test_a_reader_that_goes_away_ends_the_command_quietly(small_trace: Path) -> None:
     """`iotrace show | head` is everyday use."""
     read_end, write_end = os.pipe()

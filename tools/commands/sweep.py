@@ -207,13 +207,8 @@ def _check_outputs(
         raise PlanError("--resume goes on with the sweep in a file; name it with -o")
     if output is None:
         return None
-    if not resume:
-        check_output(output, force=force)
-        return None
-    if not output.exists():
-        return None
-    check_output(output, force=True)
-    return read_sweep(output)
+    check_output(output, force=force or resume)
+    return read_sweep(output) if resume and output.exists() else None
 
 
 def _resumed(earlier: SweepResult | None, fresh: SweepResult) -> SweepResult:
