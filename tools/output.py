@@ -30,7 +30,8 @@ def check_output(path: Path, *, force: bool) -> None:
 
     Raises:
         OutputExistsError: the file is there and `force` is not given.
-        IotraceError: it is `-`, a folder or a device, or its folder is missing or takes no new file.
+        IotraceError: it is `-`, a folder or a device, or its folder is missing or takes no new
+            file.
     """
     if str(path) == STDOUT:
         raise IotraceError("an output file is needed; `-` is not one, name it, such as out.parquet")
