@@ -18,7 +18,7 @@ from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
 from iotrace.replay.transforms.preallocate import Preallocate
 from iotrace.replay.transforms.reorder import Reorder
-from iotrace.replay.transforms.split import Split
+from iotrace.replay.transforms.split import MaxRequest, Split
 from iotrace.traces.errors import PlanError
 from iotrace.traces.phases import Phase
 
@@ -267,3 +267,15 @@ def test_split_keeps_what_align_did() -> None:
     assert len(after.history[-1].notes) == 1
     with pytest.raises(PlanError, match="--align"):
         Split(500)(plan)
+
+
+@pytest.mark.parametrize("transform", [Split, MaxRequest])
+def test_more_cuts_than_memory_holds_are_refused_at_once(
+    transform: type[Split] | type[MaxRequest],
+) -> None:
+    """The size that is named next is the least that works; a file of 16 GiB in 2 KiB does."""
+    plan = sketch(f"open a w+create\nwrite a 0 {16 << 30}\nclose a")
+    with pytest.raises(PlanError, match=r" 1 would make 17,179,869,186 requests.* least 2KiB$"):
+        transform(1)(plan)
+    with pytest.raises(PlanError, match=r" 1024 would make 16,777,218 requests.* least 2KiB$"):
+        transform(1024)(plan)

@@ -81,7 +81,10 @@ class ShapePanel:
     ] = None
     split: Annotated[
         int | None,
-        size_option(help="Cut larger requests to this size.", default="none are cut"),
+        size_option(
+            help="Cut larger requests to this size; at most 10,000,000 cuts are made.",
+            default="none are cut",
+        ),
     ] = None
     direct: Annotated[
         bool | None,
