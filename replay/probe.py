@@ -57,9 +57,10 @@ class Capability:
     realtime_ns: int
     points: tuple[ProbePoint, ...]
 
-    def best(self, op: str) -> ProbePoint | None:
-        """Return the point of `op` with the highest durable rate."""
-        own = [point for point in self.points if point.op == op]
+    def best(self, op: str, size_bytes: int | None = None) -> ProbePoint | None:
+        """Return the point of `op` (of this size) with the highest durable rate."""
+        sizes = {point.size_bytes for point in self.points} if size_bytes is None else {size_bytes}
+        own = [point for point in self.points if point.op == op and point.size_bytes in sizes]
         return max(own, key=lambda point: point.durable_rate, default=None)
 
     def find(self, op: str, size_bytes: int, depth: int, direct: bool) -> ProbePoint | None:

@@ -6,11 +6,12 @@ import errno
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log
 
-from iotrace.replay.probe import Capability
+from iotrace.replay.probe import Capability, ProbePoint
 from iotrace.tools.render import format_bytes, format_count, format_seconds, format_share
 from iotrace.traces.phases import Phase
-from iotrace.traces.verdict.shape import SMALL_BYTES
+from iotrace.traces.verdict.shape import SMALL_BYTES, Shape
 from iotrace.traces.verdict.verdict import Finding, Verdict
 from iotrace.traces.words import plural
 
@@ -156,14 +157,16 @@ def _many_small(trace: str, finding: Finding) -> Iterator[Advice]:
 
 
 def _depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator[Advice]:
-    """One request at a time on storage that gives more to several, or to direct I/O."""
+    """One request at a time, where the probe gives clearly more once one thing is changed."""
     data, rank, engine = finding.data, finding.slowest_rank, finding.episode.engine
-    if storage is None or data is None or not data.rate:
+    if storage is None or data is None or not data.rate or data.depth > 1.5:
         return
-    best = storage.best(data.op if data.op != "fault" else "read")
-    if best is None or _share(rank.io_seconds, finding) < _IO_MATTERS:
+    if _share(rank.io_seconds, finding) < _IO_MATTERS:
         return
-    if best.durable_rate < _CLEARLY_FASTER * data.rate or data.depth > 1.5:
+    kind, better, base = max(
+        _gains(data, storage), key=lambda one: one[1].durable_rate, default=("", None, None)
+    )
+    if better is None or base is None or better.durable_rate < _CLEARLY_FASTER * data.rate:
         return
     # A slab, or a chunk of a larger tensor, is one write; up to 16 of them are in flight.
     large = data.typical_bytes > _SLAB_BYTES
@@ -174,18 +177,54 @@ def _depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator
             f"TORCHSNAPSHOT_{of_snapshot}_BYTES_OVERRIDE=16777216: several writes at a time"
         ),
     }
-    knob = knobs.get(
-        (engine or "", finding.episode.phase), "keep several requests in flight (threads, io_uring)"
-    )
-    gain = rank.io_seconds * (1 - data.rate / best.durable_rate)
-    direct = " --direct" if best.direct else ""
+    several = "keep several requests in flight (threads, io_uring)"
+    several = knobs.get((engine or "", finding.episode.phase), several)
+    size = format_bytes(better.size_bytes)
+    knob, now, option = {
+        "depth": (several, f"at depth {better.depth}, {{}} at depth 1", "--queue-depth 8"),
+        "direct": ("write with O_DIRECT", "with O_DIRECT, {} buffered", "--direct"),
+        "size": (
+            f"{data.op} in requests of 1 MiB or more",
+            f"in requests of {size}, {{}} in those of {format_bytes(base.size_bytes)}",
+            "--coalesce",
+        ),
+    }[kind]
     yield Advice(
         knob,
         f"{data.op}s go one at a time at {_rate(data.rate)}; this storage gives "
-        f"{_rate(best.durable_rate)}",
-        _replay(trace, finding, f"--coalesce{direct} --queue-depth 8 --repeat 5"),
-        gain,
+        f"{_rate(better.durable_rate)} {now.format(_rate(base.durable_rate))}",
+        _replay(trace, finding, f"{option} --repeat 5"),
+        rank.io_seconds * (1 - data.rate / better.durable_rate),
     )
+
+
+def _gains(data: Shape, storage: Capability) -> Iterator[tuple[str, ProbePoint, ProbePoint]]:
+    """Yield what one change gives: its name, the probe's point with it and the one without.
+
+    Reads are not compared across the page cache: what reads ahead there is not the storage.
+    """
+    op = "read" if data.op == "fault" else data.op
+    direct = data.direct_share >= 0.5
+    mean_bytes = data.bytes / max(data.count, 1)
+    own_bytes = max(mean_bytes if data.is_mixed else data.typical_bytes, 1)
+    sizes = [p.size_bytes for p in storage.points if (p.op, p.direct, p.depth) == (op, direct, 1)]
+    if not sizes:
+        return
+    near_bytes, most_bytes = min(sizes, key=lambda n: abs(log(n / own_bytes))), max(sizes)
+    now = (near_bytes, 1, direct)
+    pairs = [
+        ("depth", (p.size_bytes, p.depth, direct), (p.size_bytes, 1, direct))
+        for p in storage.points
+        if p.op == op and p.direct == direct and p.depth > 1
+    ]
+    if op == "write" and not direct:
+        pairs.append(("direct", (near_bytes, 1, True), now))
+    if data.small_share < 0.5 and data.joined_count <= _JOINS_TO * data.count:
+        pairs.append(("size", (most_bytes, 1, direct), now))
+    for name, changed, unchanged in pairs:
+        better, base = storage.find(op, *changed), storage.find(op, *unchanged)
+        if better and base and better.durable_rate >= _CLEARLY_FASTER * base.durable_rate:
+            yield name, better, base
 
 
 def _syncs(trace: str, finding: Finding) -> Iterator[Advice]:

@@ -40,6 +40,7 @@ _RANKS_SHOWN = 8
 _NOTICED = 0.05  # a share of the time below this is not worth a word
 _CAUSE = 0.4  # the part of the time from which on something is its cause
 _LATE = 0.1  # how much later than the others a rank is named the slowest
+_LARGE_BYTES = 1 << 20  # the largest that is probed
 _CACHE_FACTOR = 1.5  # faster than storage by this: the page cache
 
 
@@ -288,14 +289,14 @@ def _capabilities(
     """Yield what the storage gives to large requests, of the ops that occur."""
     parts, depths = [], []
     for op, used in (("write", saves), ("read", loads)):
-        best = storage.best(op)
+        best = storage.best(op, _LARGE_BYTES)
         if used and best is not None:
             way = "direct" if best.direct else "buffered"
             parts.append(f"{way} {op}s {format_rate(best.durable_rate, 1)}")
             depths.append(best.depth)
     if parts:
         depth = ", ".join(map(str, dict.fromkeys(depths)))
-        yield "here", f"1 MiB: {', '.join(parts)} (depth {depth})"
+        yield "here", f"{format_bytes(_LARGE_BYTES)}: {', '.join(parts)} (depth {depth})"
 
 
 def _bytes(findings: Sequence[Finding], verb: str) -> Iterator[str]:
@@ -567,8 +568,8 @@ def _print_storage(terminal: Terminal, storage: Capability | None) -> None:
         if hours < 48
         else f"{hours / 24:.0f} days ago"
     )
-    titles = ("size", "depth", "each", "rate", "durable")
-    columns = [Column(f"this storage ({storage.file_system}, probed {when})")]
+    titles = ("size", "depth", "median each", "rate", "durable")
+    columns = [Column("requests")]
     columns += [Column(title, right=True) for title in titles]
     rows = [
         (
@@ -584,6 +585,7 @@ def _print_storage(terminal: Terminal, storage: Capability | None) -> None:
         )
     ]
     terminal.print()
+    terminal.print(f"this storage ({storage.file_system}, probed {when}):")
     print_table(terminal, columns, rows)
 
 

@@ -1,17 +1,19 @@
 """`iotrace why` on the traces that come with the project, and on small ones."""
 
 import json
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from iotrace.replay.probe import probe
+from iotrace.replay.probe import Capability, ProbePoint, probe
 from iotrace.replay.probe_cache import load_probe, save_probe
 
 from .command import assert_fits, assert_one_line_error, iotrace
 from .conftest import Make, checkpoint_rows
 
+OPS = ("write", "read")
 CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
 
 
@@ -55,6 +57,56 @@ def test_a_kept_probe_is_used_and_stands_beside_the_requests(
     shown = iotrace("why", small_trace, "--root", tmp_path).stdout
     assert "1 MiB: " in head(shown)["here"]
     assert "this storage" in shown
+
+
+MIB, GIB = 1 << 20, 1 << 30
+# op, bytes, depth, direct: GiB/s, against the 1.95 of the trace
+ALIKE = {
+    (op, size, depth, direct): 4.0
+    for op in ("write", "read")
+    for size, depth in ((4096, 1), (MIB, 1), (MIB, 8))
+    for direct in (False, True)
+}
+FAST = {("write", MIB, 1, True): 40.0, ("write", MIB, 8, True): 30.0}
+DEEP = {("write", MIB, 8, False): 40.0}
+READ_AHEAD = {("read", 4096, 1, False): 90.0, ("read", MIB, 1, True): 40.0}
+
+
+@pytest.mark.parametrize(
+    ("faster", "options", "because"),
+    [
+        (FAST, "--direct", "40 GiB/s with O_DIRECT, 4 GiB/s buffered"),
+        (DEEP, "--queue-depth 8", "40 GiB/s at depth 8, 4 GiB/s at depth 1"),
+        (READ_AHEAD, None, ""),
+        ({}, None, ""),
+    ],
+    ids=["direct", "depth", "reads", "alike"],
+)
+def test_storage_that_gives_more_is_asked_for_what_gives_it(
+    faster: dict[tuple[str, int, int, bool], float],
+    options: str | None,
+    because: str,
+    make_trace: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Depth helps only where the deeper point is faster; the proof changes that one thing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    points = tuple(
+        ProbePoint(*kind, rate * GIB, rate * GIB, 100.0) for kind, rate in (ALIKE | faster).items()
+    )
+    save_probe(tmp_path, Capability("overlay", "overlay", time.time_ns(), points))
+    trace = make_trace(checkpoint_rows(sizes=[MIB] * 40))
+    why = ("why", trace, "--root", tmp_path, "--no-probe")
+    advice = json.loads(iotrace(*why, "--json", "-").stdout)["advice"]
+    own = [one for one in advice if "this storage gives" in one["because"]]
+    wanted = [] if options is None else [f"iotrace replay {trace} --op write {options} --repeat 5"]
+    assert [one["command"] for one in own] == wanted
+    assert all(because in one["because"] for one in own)
+    shown = iotrace(*why).stdout
+    assert_fits(shown.split("What to change")[0])
+    best = {op: max(v for k, v in (ALIKE | faster).items() if k[:2] == (op, MIB)) for op in OPS}
+    assert [f"{op}s {best[op]:.0f}" in head(shown)["here"] for op in OPS] == [True, True]
 
 
 def test_a_folder_that_takes_no_file_costs_only_the_comparison(
