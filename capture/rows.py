@@ -18,6 +18,7 @@ from iotrace.capture.names import UNKNOWN
 from iotrace.capture.notes import Note
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.spans import Labelling, Requests, assign
+from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.vocabulary import Vocabulary
 
 Block = dict[str, npt.NDArray[Any]]
@@ -186,7 +187,12 @@ def request_rows(place: int, log: RawLog, threads: Mapping[int, int], context: C
         "path": path,
         "target": target,
         "file": np.where(file < 0, NULLS["file"], file),
-        **extents(log, slots, is_one_of(log, ops, PLACELESS_OPS)),
+        **extents(
+            log,
+            slots,
+            is_placeless=is_one_of(log, ops, PLACELESS_OPS),
+            is_data=is_one_of(log, ops, DATA_OPS),
+        ),
         "flags": np.where((flags != 0) | is_one_of(log, ops, FLAGGED_OPS), flags, NULLS["flags"]),
         "address": log.slots["address"][slots],
     }
@@ -236,11 +242,18 @@ def end_times(clock: Clock, log: RawLog, slots: npt.NDArray[np.int64]) -> npt.ND
 
 
 def extents(
-    log: RawLog, slots: npt.NDArray[np.int64], is_placeless: npt.NDArray[np.bool_]
+    log: RawLog,
+    slots: npt.NDArray[np.int64],
+    is_placeless: npt.NDArray[np.bool_],
+    is_data: npt.NDArray[np.bool_],
 ) -> Block:
-    """Return offset, length and result, null where they do not apply."""
+    """Return offset, length and result, null where they do not apply.
+
+    What a failed read or write asked for is not always known, as of a bad list of buffers: 0 then.
+    """
     offset, length, result = (log.slots[name][slots] for name in ("offset", "length", "result"))
     unfinished = log.slots["end_ns"][slots] == 0
+    length = np.where(is_data & (result < 0) & ~unfinished, length.clip(min=0), length)
     return {
         "offset": np.where((offset < 0) | is_placeless, NULLS["offset"], offset),
         "length": np.where((length < 0) | is_placeless, NULLS["length"], length),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads and writes of one descriptor. */
+#include "memory.h"
 #include "real.h"
 #include "request.h"
 
@@ -7,10 +8,14 @@
 static size_t length_of(const struct iovec *parts, int count, ssize_t result)
 {
 	size_t length = 0;
+	uint64_t first;
 
-	for (int i = 0; result >= 0 && i < count; i++)
+	if (unlikely(result < 0))
+		return count < 0 ? (size_t)-1 :
+				   (size_t)memory_parts_bytes(parts, (uint32_t)count, &first);
+	for (int i = 0; i < count; i++)
 		length += parts[i].iov_len;
-	return result < 0 ? (size_t)-1 : length;
+	return length;
 }
 
 static const void *first_of(const struct iovec *parts, int count, ssize_t result)

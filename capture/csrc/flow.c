@@ -138,9 +138,11 @@ void flow_read(struct flow flow, size_t taken)
 
 void flow_failed(struct flow flow, enum record_op op, size_t length)
 {
-	struct record record = {.offset = -1, .length = (int64_t)length, .api = API_STDIO,
-				.op = (uint16_t)op};
+	struct record record = {.length = (int64_t)length, .api = API_STDIO,
+				.offset_source = OFFSET_INFERRED, .op = (uint16_t)op};
 
-	if (flow.request.file)
-		request_done(flow.request, record, -1);
+	if (!flow_is_recorded(flow))
+		return;
+	record.offset = raw_position(flow.request.fd);
+	request_done(flow.request, record, -1);
 }

@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from iotrace.capture import session
 from iotrace.capture.collector import collect
+from iotrace.traces.check import check_trace
 
 from .engine_job import EngineJob, Row, run_engine_job
 from .hooked_job import run_job
@@ -125,6 +128,53 @@ def test_a_full_disk_is_told_by_its_own_name(small_disk: Path, tmp_path: Path) -
     tensors = found.rows("tensor", op="save")  # what was not saved has no place
     assert [row["name"] for row in tensors] == [f"l{i}" for i in range(len(tensors))]
     assert 0 < max(row["offset"] + row["length"] for row in tensors) <= failed[0]["offset"]
+    assert check_trace(found.trace) == []
+
+
+FULL = """
+import contextlib, ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+path = sys.argv[1].encode()
+fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+os.write(fd, bytes(4096))
+with contextlib.suppress(OSError):
+    while True:
+        os.write(fd, bytes(1 << 20))
+with contextlib.suppress(OSError):
+    os.writev(fd, [bytes(1000), bytes(99_000)])
+with contextlib.suppress(OSError):
+    os.pwritev(fd, [bytes(1000), bytes(9_000)], 41 << 20)
+libc.writev(fd, ctypes.c_void_p(8), 2)
+stream = ctypes.c_void_p(libc.fopen(path, b"a"))
+libc.fwrite(bytes(3000), 1, 3000, stream)
+libc.fflush(stream)
+libc.fprintf(stream, b"%0100000d", 1)
+libc.fclose(stream)
+"""
+
+
+def test_what_a_full_disk_refused_was_asked_for(small_disk: Path, tmp_path: Path) -> None:
+    """A failed write without its place or length makes a trace that contradicts itself."""
+    command = [sys.executable, "-c", FULL, str(small_disk / "x")]
+    trace = session.capture(command, session.CaptureOptions(tmp_path / "raw")).trace
+    assert check_trace(trace) == []
+    writes = trace.where(trace.row_mask(layer="request", op="write"))
+    failed = writes.where(writes.ints("result") < 0)
+    end = 40 << 20
+    asked = list(
+        zip(*(failed.ints(name).tolist() for name in ("offset", "length", "result")), strict=True)
+    )
+    full = -errno.ENOSPC
+    assert asked[:4] == [
+        (end, 1 << 20, full),
+        (end, 100_000, full),
+        (41 << 20, 10_000, full),
+        (end, 0, -errno.EFAULT),
+    ]
+    streamed = asked[4:]
+    assert streamed and {(offset, result) for offset, _, result in streamed} == {(end, full)}
+    assert streamed[0][1] == 3000
 
 
 def test_a_ring_inside_a_library_is_reported(tmp_path: Path) -> None:
