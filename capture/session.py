@@ -118,6 +118,11 @@ def recover(raw_dir: Path) -> Trace:
         CaptureError: there are no raw logs in the folder.
     """
     if not raw_dir.is_dir() or next(raw_dir.glob(f"*{SUFFIX}"), None) is None:
+        if read_command(raw_dir):
+            raise CaptureError(
+                f"no raw logs in {raw_dir}: the job had touched no file in scope; "
+                "an --include given to the capture may have narrowed it"
+            )
         raise CaptureError(f"no raw logs in {raw_dir}; name the folder with the *{SUFFIX} files")
     return with_history(collect(raw_dir, read_command(raw_dir)), "recover")
 

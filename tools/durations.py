@@ -24,9 +24,12 @@ def parse_duration(text: str) -> float:
     """
     match = _DURATION.fullmatch(text.strip())
     factor = _UNITS.get(match[2].lower()) if match else None
-    if match is None or factor is None or float(match[1]) * factor <= 0:
+    if match is None or factor is None:
         raise typer.BadParameter(f"{text!r} is not a duration; write 5m, 90s, 1.5h or 1ms")
-    return float(match[1]) * factor
+    seconds = float(match[1]) * factor
+    if seconds <= 0:
+        raise typer.BadParameter(f"{text!r} is no time at all; give a duration above 0, such as 5m")
+    return seconds
 
 
 def format_duration(seconds: float) -> str:

@@ -36,6 +36,20 @@ def test_a_capture_ends_with_what_was_seen_and_what_to_type_next(tmp_path: Path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.bin", "trace.parquet"]
 
 
+def test_an_include_that_matches_nothing_is_named(tmp_path: Path) -> None:
+    """By the capture as it was typed; the raw logs do not keep it, so recover can but ask."""
+    trace, raw = tmp_path / "trace.parquet", tmp_path / "raw"
+    options = ("-o", trace, "--raw-dir", raw, "--keep-raw", "--include", "/nowhere/*")
+    done = iotrace("capture", *options, "--", *writer(tmp_path / "out.bin"))
+    assert done.returncode == 0
+    assert "no file in scope was touched; --include '/nowhere/*' narrowed it" in done.stderr
+    done = iotrace("recover", raw, "-o", tmp_path / "again.parquet")
+    told = "no file in scope; an --include given to the capture may have narrowed it"
+    assert_one_line_error(done, 2, raw.name, told)
+    done = iotrace("capture", "-o", tmp_path / "t.parquet", "--", "true")
+    assert "no file in scope was touched; --all or --include widens the scope" in done.stderr
+
+
 def test_the_jobs_own_options_need_no_dashes_before_it(tmp_path: Path) -> None:
     """`iotrace capture python -c ...` must not take -c for its own."""
     trace = tmp_path / "trace.parquet"

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import typer
 
 from iotrace.tools.durations import format_duration, parse_duration
 
@@ -77,6 +78,16 @@ def test_too_little_space_is_refused_before_anything_runs() -> None:
 def test_durations_are_written_as_people_do(text: str, seconds: float) -> None:
     """With a unit or in seconds."""
     assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("0s", "above 0"), ("0", "above 0"), ("5x", "not a dur"), ("", "not a dur")]
+)
+def test_what_is_no_duration_is_refused_by_what_is_wrong(text: str, told: str) -> None:
+    """Nothing is a duration, but no budget."""
+    with pytest.raises(typer.BadParameter, match=told) as refused:
+        parse_duration(text)
+    assert repr(text) in str(refused.value)
 
 
 def test_estimates_are_rounded() -> None:

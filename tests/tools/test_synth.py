@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from .command import assert_one_line_error, iotrace
 
 
@@ -27,3 +29,11 @@ def test_a_model_that_is_none_lists_what_there_is(tmp_path: Path) -> None:
     assert_one_line_error(done, 2, "gpt-9", "llama-3-8b")
     done = iotrace("synth", "llama-3-8b", "--scale", "small", "-o", tmp_path / "t.parquet")
     assert_one_line_error(done, 2, "--scale small")
+
+
+@pytest.mark.parametrize("scale", ["0", "-1", "2000"])
+def test_a_scale_out_of_range_is_named(scale: str, tmp_path: Path) -> None:
+    """And not the ranks, which are fine."""
+    done = iotrace("synth", "llama-3-8b", f"--scale={scale}", "-o", tmp_path / "t.parquet")
+    assert_one_line_error(done, 2, f"scale {scale}:", "above 0, up to 1024")
+    assert "ranks" not in done.stderr

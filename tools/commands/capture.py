@@ -30,6 +30,7 @@ class TraceNotWrittenError(CaptureError):
 
 _SCOPE = "Which files"
 _RAW = "Raw logs"
+WIDER = "--all or --include widens the scope"
 
 
 def capture(
@@ -137,15 +138,26 @@ def capture(
     if not quiet:
         for note in captured.notes:
             print(f"iotrace: note: {printable(note)}", file=sys.stderr)
-        describe(captured.trace, output)
+        describe(captured.trace, output, _narrowed_by(include) if include else WIDER)
     return captured.status
 
 
-def describe(trace: Trace, output: Path) -> None:
-    """Say on stderr what is in a trace, whether it is complete, and what to type next."""
+def _narrowed_by(globs: list[str]) -> str:
+    given = " ".join(f"--include {shlex.quote(glob)}" for glob in globs)
+    return f"{printable(given)} narrowed it: widen or drop that"
+
+
+def describe(trace: Trace, output: Path, if_empty: str = WIDER) -> None:
+    """Say on stderr what is in a trace, whether it is complete, and what to type next.
+
+    Args:
+        trace: the trace.
+        output: where it is.
+        if_empty: what to do about a trace without requests.
+    """
     summary = summarize(trace)
     if not summary.requests:
-        seen = "no file in scope was touched; --all or --include widens the scope"
+        seen = f"no file in scope was touched; {if_empty}"
     else:
         parts = [
             f"{format_bytes(size_bytes)} {verb}{f' at {rate}' if size_bytes else ''}"

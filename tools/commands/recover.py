@@ -12,6 +12,9 @@ from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
 from iotrace.tools.commands.capture import describe
 from iotrace.tools.output import check_output, save_trace
 
+# The raw logs do not say what the scope was.
+_NARROWED = "an --include given to the capture may have narrowed it: capture again without"
+
 
 def recover(
     raw_dir: Annotated[
@@ -33,4 +36,4 @@ def recover(
     trace = session.recover(raw_dir)
     save_trace(trace, output, force=force)
     if not quiet:
-        describe(trace, output)
+        describe(trace, output, _NARROWED)

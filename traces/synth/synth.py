@@ -20,6 +20,7 @@ from iotrace.traces.trace import Trace
 
 FOLDER = "/synthetic/step0"
 _RANKS_MAX = 1 << 16
+_SCALE_MAX = 1024
 _CREATE = os.O_WRONLY | os.O_CREAT
 # Without times all saves begin at once and all loads behind them: `seq` has the order.
 _SAVE_NS, _LOAD_NS = 0, 1
@@ -45,8 +46,10 @@ def synthesize(
         raise TraceFormatError(f"no model {model!r}; choose one of {', '.join(MODELS)}")
     if engine not in LAYOUTS:
         raise TraceFormatError(f"no engine {engine!r}; choose one of {', '.join(LAYOUTS)}")
-    if not 1 <= ranks <= _RANKS_MAX or not 0 < scale <= 1024:
-        raise TraceFormatError(f"{ranks} ranks at scale {scale}: give 1 to {_RANKS_MAX} ranks")
+    if not 1 <= ranks <= _RANKS_MAX:
+        raise TraceFormatError(f"{ranks} ranks: give 1 to {_RANKS_MAX} ranks")
+    if not 0 < scale <= _SCALE_MAX:
+        raise TraceFormatError(f"scale {scale:g}: give a scale above 0, up to {_SCALE_MAX}")
     rows = Rows()
     files: dict[str, int] = {}
     for rank in range(ranks):
