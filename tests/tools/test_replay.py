@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from iotrace.traces.reader import read_trace
@@ -159,13 +160,49 @@ def test_a_size_switches_its_transform_on(small_trace: Path, root: Path) -> None
 
 
 def test_one_op_alone_is_replayed(small_trace: Path, root: Path) -> None:
-    """Savers and loaders are studied apart."""
-    for op, other in (("write", "bytes_read"), ("read", "bytes_written")):
+    """Savers and loaders are studied apart, beside what was recorded of the same."""
+    cases = (("write", "bytes_read", len(SIZES) + 3), ("read", "bytes_written", len(SIZES) + 2))
+    for op, other, requests in cases:
         done = iotrace("replay", small_trace, "--root", root, "--op", op, "--json", "-")
         assert done.returncode == 0, done.stderr
-        replayed = json.loads(done.stdout)["replayed"]
-        assert replayed[other] == 0
-        assert replayed["bytes_written"] + replayed["bytes_read"] == SIZE
+        result = json.loads(done.stdout)
+        for one in (result["recorded"], result["replayed"]):
+            assert one[other] == 0
+            assert one["bytes_written"] + one["bytes_read"] == SIZE
+        assert result["recorded"]["requests"] == result["planned"]["requests"] == requests
+        assert result["fidelity"]["requests"] == requests
+        assert result["fidelity"]["result_mismatches"] == 0
+
+
+def test_tensors_alone_of_one_op_stand_beside_nothing(make_trace: Make, root: Path) -> None:
+    """What the engine meant can be replayed where no request was recorded."""
+    trace = make_trace([row for row in checkpoint_rows() if row.layer == "tensor"])
+    done = iotrace("replay", trace, "--root", root, "--layer", "tensor", "--op", "write",
+                   "--json", "-")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["recorded"]["requests"] == result["recorded"]["bytes_written"] == 0
+    assert result["replayed"]["bytes_written"] == SIZES[2]
+
+
+def test_the_latencies_of_one_op_stand_beside_those_recorded_of_it(
+    small_trace: Path, tmp_path: Path, root: Path
+) -> None:
+    """Writes of 3 us and reads of 7 us are not mixed, whichever layer is replayed."""
+    trace = read_trace(small_trace)
+    taken_ns = np.where(trace.row_mask(op="write"), 3_000, 7_000)
+    slow = trace.with_columns({"end_ns": trace.ints("start_ns") + taken_ns})
+    write_trace(slow, tmp_path / "slow.parquet")
+    for op, recorded_us in (("write", "3"), ("read", "7")):
+        for layer in ("request", "tensor"):
+            done = iotrace("replay", tmp_path / "slow.parquet", "--root", root, "--op", op,
+                           "--layer", layer)  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            lines = [line.split() for line in done.stdout.splitlines()]
+            shown = {line[1]: line[2:4] for line in lines if line[:1] == ["latency"]}
+            assert shown["p50"][0] == shown["max"][0] == recorded_us, shown
+            (counts,) = (line for line in lines if line[:3] == ["reads", "and", "writes"])
+            assert counts[3:5] == [str(len(SIZES)), str(1 if layer == "tensor" else len(SIZES))]
 
 
 def test_the_tensor_layer_gives_a_request_per_tensor(small_trace: Path, root: Path) -> None:

@@ -7,12 +7,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from iotrace.replay import session
 from iotrace.replay.build import plan_from_trace
 from iotrace.replay.fidelity import compare_requests
 from iotrace.replay.group import join_group
 from iotrace.replay.options import ReplayOptions
+from iotrace.replay.plan import Plan
 from iotrace.replay.result import RecordedSummary
+from iotrace.replay.transforms.select import Select
 from iotrace.tools.arguments import TraceArgument
 from iotrace.tools.comparison import Setting, print_outcome, recorded_latency_us
 from iotrace.tools.explanation import print_explanation
@@ -26,6 +30,7 @@ from iotrace.tools.render import Terminal
 from iotrace.tools.shape import Shape, transforms
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
+from iotrace.traces.trace import Trace
 
 
 @with_panels
@@ -59,6 +64,7 @@ def replay(
 
     recording = read_trace(trace)
     plan = plan_from_trace(recording, requests.layer.value)
+    compared = _compared(recording, plan, shape.op)
     dry = options.executor == "null"
     plans = [plan]
     for transform in transforms(shape, None if dry else options.root):
@@ -69,7 +75,7 @@ def replay(
             print_explanation(Terminal(), plans)
         return 0
     with progress() as report:
-        outcome = session.replay(plan, RecordedSummary.of(recording), options, report, group)
+        outcome = session.replay(plan, RecordedSummary.of(compared), options, report, group)
     if group.rank != 0:
         return 1 if outcome.failed else 0  # the first process tells of all
     if not dry:
@@ -82,7 +88,7 @@ def replay(
         setting = Setting(
             trace, str(options.root.resolve()), options.queue_depth, not options.warm, dry, missing
         )
-        print_outcome(Terminal(), outcome, setting, recorded_latency_us(recording))
+        print_outcome(Terminal(), outcome, setting, recorded_latency_us(compared))
     if result.json_to is not None:
         write_json(outcome.to_json(trace), result.json_to)
     if result.output is not None:
@@ -92,6 +98,27 @@ def replay(
     next_command = _next_command(trace, shape, options, result.output)
     print(f"iotrace: next: {next_command}", file=sys.stderr)
     return 0
+
+
+def _compared(recording: Trace, plan: Plan, op: str) -> Trace:
+    """Return the recorded requests that a replay of `op` stands beside.
+
+    Args:
+        recording: all of it.
+        plan: made of it, untransformed: of its requests, or of its tensors.
+        op: `write`, `read` or `all`.
+    """
+    if op == "all":
+        return recording
+    chosen = np.zeros(len(recording), np.bool_)
+    try:
+        if dict(plan.history[0].parameters)["layer"] != "request":
+            plan = plan_from_trace(recording)
+        rows = Select(ops=(op,))(plan).requests["source_row"]
+        chosen[rows[rows >= 0]] = True
+    except PlanError:
+        pass  # tensors alone were recorded of it
+    return recording.where(chosen)
 
 
 def _next_command(trace: str, shape: Shape, options: ReplayOptions, output: Path | None) -> str:
