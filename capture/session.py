@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iotrace.capture.collector import collect, tool_version
+from iotrace.capture.collector import collect, read_folder, tool_version
 from iotrace.capture.fault_rings import watched_faults
 from iotrace.capture.launcher import run
 from iotrace.capture.preload import job_environment, library_path, preloadable
@@ -115,7 +115,7 @@ def recover(raw_dir: Path) -> Trace:
     """Return the trace of a job whose capture was killed; its raw logs stay.
 
     Raises:
-        CaptureError: there are no raw logs in the folder.
+        CaptureError: there are no raw logs in the folder, or none that can be read.
     """
     if not raw_dir.is_dir() or next(raw_dir.glob(f"*{SUFFIX}"), None) is None:
         if read_command(raw_dir):
@@ -124,6 +124,9 @@ def recover(raw_dir: Path) -> Trace:
                 "an --include given to the capture may have narrowed it"
             )
         raise CaptureError(f"no raw logs in {raw_dir}; name the folder with the *{SUFFIX} files")
+    logs, unreadable = read_folder(raw_dir)
+    if not logs:
+        raise CaptureError(unreadable[0])
     return with_history(collect(raw_dir, read_command(raw_dir)), "recover")
 
 

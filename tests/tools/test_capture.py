@@ -158,6 +158,28 @@ def test_raw_logs_are_kept_on_request(tmp_path: Path) -> None:
     assert len(read_trace(again)) == len(read_trace(trace))
 
 
+def test_raw_logs_that_cannot_be_read_make_no_trace(tmp_path: Path) -> None:
+    """An empty trace would say that the job did nothing."""
+    raw, again = tmp_path / "raw", tmp_path / "again.parquet"
+    job = writer(tmp_path / "out.bin")
+    done = iotrace("capture", "-o", tmp_path / "t", "--raw-dir", raw, "--keep-raw", "--", *job)
+    assert done.returncode == 0, done.stderr
+    for log in raw.glob("*.raw"):
+        log.chmod(0)
+    # Without capabilities root is held to the mode as well.
+    recover = [str(IOTRACE), "recover", str(raw), "-o", str(again)]
+    if os.getuid() == 0:
+        recover = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *recover]
+    refused = subprocess.run(recover, capture_output=True, text=True)
+    assert_one_line_error(refused, 2, "cannot read", str(raw), os.strerror(errno.EACCES))
+    assert not again.exists()
+    for log in raw.glob("*.raw"):
+        log.write_bytes(b"")
+        log.chmod(0o600)
+    assert_one_line_error(iotrace("recover", raw, "-o", again), 2, "is empty")
+    assert not again.exists()
+
+
 def test_a_trace_that_does_not_fit_the_disk_leaves_the_raw_logs(tmp_path: Path) -> None:
     """The job's hours are not lost: the message says how to make the trace elsewhere."""
     full = tmp_path / "full"
