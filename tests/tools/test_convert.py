@@ -95,6 +95,17 @@ def test_an_unknown_input_lists_what_is_known(tmp_path: Path) -> None:
     assert_one_line_error(done, 2, "--from", *(format.name for format in importers()))
 
 
+def test_a_fio_job_is_read_by_the_log_beside_it(log: Path) -> None:
+    """The job file itself holds no requests, and the log that is named can be read."""
+    job, back = log.with_name("job.fio"), log.with_name("back.parquet")
+    assert iotrace("convert", "-q", log, job, "--from", "strace").returncode == 0
+    iolog = job.with_name("job.fio.0.iolog")
+    told = f"the .iolog beside it, which has the requests: {iolog}"
+    assert_one_line_error(iotrace("convert", job, back), 2, f"{job} is a fio job", told)
+    assert iotrace("convert", "-q", iolog, back, "--all").returncode == 0
+    assert read_trace(back).strings("op").count("write") == 1
+
+
 def test_an_unknown_output_lists_what_is_known(log: Path) -> None:
     """A suffix says nothing, so --to must."""
     done = iotrace("convert", log, log.with_name("out.xyz"))

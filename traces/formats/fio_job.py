@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 from iotrace.traces.errors import OutputExistsError, TraceFormatError
 from iotrace.traces.formats.actions import Actions, Left, actions
 from iotrace.traces.formats.fio import log
+from iotrace.traces.formats.source import Source
 from iotrace.traces.trace import Trace
 from iotrace.traces.writer import replacing
 
@@ -17,6 +19,7 @@ NAME = "fio"
 _MOST_JOBS = 1024
 _LAYOUT_BLOCK_BYTES = 1 << 20
 _READ, _WRITE = 2, 3
+_READ_LOG = re.compile(rb"^[ \t]*read_iolog[ \t]*=[ \t]*(\S[^\r\n]*)", re.MULTILINE)
 
 
 def write(trace: Trace, target: Path) -> list[str]:
@@ -61,6 +64,11 @@ def write(trace: Trace, target: Path) -> list[str]:
     left.say("the order between threads: fio runs each log on its own")
     left.say("folders and renames: files have flat names, below the folder that fio runs in")
     return left.sentences()
+
+
+def logs_read(source: Source) -> list[str]:
+    """Return the logs that a job file reads its requests from; none if it is no such job."""
+    return [log.decode(errors="replace") for log in _READ_LOG.findall(source.head)]
 
 
 def _log_path(target: Path, number: int) -> Path:

@@ -146,6 +146,12 @@ def guess(source: Source) -> Format:
     for format in importers():
         if format.looks_like and format.looks_like(source):
             return format
+    if logs := fio_job.logs_read(source):
+        more = f", one of {len(logs)}" if len(logs) > 1 else ""
+        raise TraceFormatError(
+            f"{source.path} is a fio job; give the .iolog beside it, which has the requests: "
+            f"{logs[0]}{more}"
+        )
     names = ", ".join(format.name for format in importers())
     raise TraceFormatError(
         f"{source.path} is of no format that is known by its content; name one with --from: {names}"
