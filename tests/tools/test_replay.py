@@ -1,6 +1,7 @@
 """`iotrace replay` at the command line: what is shown, refused and left behind."""
 
 import json
+import shlex
 import signal
 import subprocess
 import time
@@ -172,6 +173,16 @@ def test_one_op_alone_is_replayed(small_trace: Path, root: Path) -> None:
         assert result["recorded"]["requests"] == result["planned"]["requests"] == requests
         assert result["fidelity"]["requests"] == requests
         assert result["fidelity"]["result_mismatches"] == 0
+
+
+def test_what_to_type_next_keeps_what_was_given(small_trace: Path, root: Path) -> None:
+    """Another folder, layer or op would be another measurement."""
+    given = ("replay", small_trace, "--root", root, "--layer", "tensor", "--op", "read")
+    for asked, added in (((), "--coalesce --direct"), (("--coalesce",), "--coalesce --verify")):
+        done = iotrace(*given, *asked)
+        assert done.returncode == 0, done.stderr
+        words = shlex.join(["iotrace", *map(str, given)])
+        assert done.stderr.splitlines()[-1] == f"iotrace: next: {words} {added}"
 
 
 def test_tensors_alone_of_one_op_stand_beside_nothing(make_trace: Make, root: Path) -> None:

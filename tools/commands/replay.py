@@ -95,7 +95,7 @@ def replay(
         save_trace(outcome.to_trace(trace, recording.metadata), result.output, force=result.force)
     if outcome.failed:
         return 1
-    next_command = _next_command(trace, shape, options, result.output)
+    next_command = _next_command(shape, options, result.output)
     print(f"iotrace: next: {next_command}", file=sys.stderr)
     return 0
 
@@ -121,7 +121,7 @@ def _compared(recording: Trace, plan: Plan, op: str) -> Trace:
     return recording.where(chosen)
 
 
-def _next_command(trace: str, shape: Shape, options: ReplayOptions, output: Path | None) -> str:
+def _next_command(shape: Shape, options: ReplayOptions, output: Path | None) -> str:
     """Return what is most worth typing after this replay."""
     if output is not None:
         return f"iotrace show {shlex.quote(str(output))}"
@@ -129,7 +129,7 @@ def _next_command(trace: str, shape: Shape, options: ReplayOptions, output: Path
     if options.executor == "null":
         return shlex.join(["iotrace", *given])
     if shape.is_recorded:
-        return f"iotrace replay {shlex.quote(trace)} --coalesce --direct"
+        return shlex.join(["iotrace", *given, "--coalesce", "--direct"])
     if not options.verify:
         return shlex.join(["iotrace", *given, "--verify"])
     if options.repeat == 1:
