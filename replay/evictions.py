@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.files import follow
 from iotrace.replay.job import DATA_OPS, REQUEST, Op
+from iotrace.replay.names import Names
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.traces.phases import Phase
 
@@ -18,18 +20,24 @@ class Evictions:
         place: index of the request that each one comes right before.
         requests: REQUEST rows.
         is_barrier: which ones everything later waits for: the last before each load.
+        paths: the plan's, and after them names that only evictions use.
     """
 
     place: Ints
     requests: Rows
     is_barrier: npt.NDArray[np.bool_]
+    paths: tuple[str, ...]
 
 
-def find_evictions(requests: Rows) -> Evictions:
+def find_evictions(requests: Rows, paths: tuple[str, ...]) -> Evictions:
     """Return an eviction per load and file, before the load's first request.
 
     A load is what is of the load phase in one step. A file that nothing touched before is cold
     as it was prepared; a file written during the load is evicted right before its first read.
+
+    Args:
+        requests: REQUEST rows in order of issue.
+        paths: names that their `path` and `target` index.
     """
     loads = np.flatnonzero(requests["phase"] == Phase.LOAD)
     reads = loads[requests["op"][loads] == Op.READ]
@@ -40,17 +48,18 @@ def find_evictions(requests: Rows) -> Evictions:
     begins, file = loads[begin][np.searchsorted(steps, pairs[0])], pairs[1].astype(np.int64)
     is_late = _last_before(requests, (Op.WRITE,), file, reads[first]) > begins
     place = np.where(is_late, reads[first], begins)
-    path = _names(requests, file, place)
-    needed = (_last_before(requests, DATA_OPS, file, place) >= 0) & (path >= 0)
-    order = np.flatnonzero(needed)[np.argsort(place[needed], kind="stable")]
+    used = np.flatnonzero(_last_before(requests, DATA_OPS, file, place) >= 0)
+    used = used[np.argsort(place[used], kind="stable")]
+    path, paths = _names(requests, paths, file[used], place[used])
+    order, path = used[path >= 0], path[path >= 0]
     place, is_late = place[order], is_late[order]
     rows = np.zeros(len(order), REQUEST)
     for name in ("handle", "target", "source_row", "step"):
         rows[name] = -1
-    rows["op"], rows["file"], rows["path"] = Op.EVICT, file[order], path[order]
+    rows["op"], rows["file"], rows["path"] = Op.EVICT, file[order], path
     rows["stream"] = requests["stream"][place]
     is_last = np.append(place[1:] != place[:-1], True)[: len(place)]
-    return Evictions(place, rows, is_last & ~is_late)
+    return Evictions(place, rows, is_last & ~is_late, paths)
 
 
 def _last_before(requests: Rows, ops: tuple[Op, ...], file: Ints, place: Ints) -> Ints:
@@ -66,12 +75,34 @@ def _last_of(rows: Ints, files: Ints, file: Ints, place: Ints, count: int) -> In
     return np.where((found >= 0) & (key // (count + 1) == file), key % (count + 1), -1)
 
 
-def _names(requests: Rows, file: Ints, place: Ints) -> Ints:
-    """Return the path each file has at each place; -1 where nothing named it yet."""
-    by_path = np.flatnonzero((requests["path"] >= 0) & (requests["file"] >= 0))
-    files = requests["file"][by_path].astype(np.int64)
-    count = len(requests)
-    last = _last_of(by_path, files, file, place, count)
-    moved = requests["target"][last.clip(0)] >= 0
-    before = np.where(moved, requests["target"][last.clip(0)], requests["path"][last.clip(0)])
-    return np.where(last >= 0, before, -1)
+def _names(
+    requests: Rows, paths: tuple[str, ...], file: Ints, place: Ints
+) -> tuple[Ints, tuple[str, ...]]:
+    """Return the path each file has at each place, ascending; -1 where nothing names it.
+
+    Also the paths, with those added that no request has.
+    """
+    indices = {path: index for index, path in enumerate(paths)}
+    names = Names()
+    named: dict[int, list[str]] = {}
+    rows = np.flatnonzero(requests["path"] >= 0)
+    bounds = np.searchsorted(rows, place)
+    columns = [requests[name][rows].tolist() for name in ("op", "file", "path", "target")]
+    found = np.full(len(file), -1)
+    at = 0
+    for query, (wanted, bound) in enumerate(zip(file.tolist(), bounds.tolist(), strict=True)):
+        for op, own, path, target in zip(*(column[at:bound] for column in columns), strict=True):
+            follow(names, op, own, paths[path], paths[target])
+            if own < 0 and op == Op.RENAME:
+                named = {}
+                for name, holder in names.items():
+                    named.setdefault(holder, []).append(name)
+            elif own >= 0:
+                named.setdefault(own, []).append(paths[target if target >= 0 else path])
+        at = max(at, bound)
+        known = named.get(wanted, [])
+        while known and names.file(known[-1]) != wanted:
+            known.pop()
+        if known:
+            found[query] = indices.setdefault(known[-1], len(indices))
+    return found, tuple(indices)

@@ -171,11 +171,12 @@ def final_names(requests: Rows, paths: Sequence[str]) -> dict[int, str]:
     rows = requests[requests["path"] >= 0]
     columns = (rows[name].tolist() for name in ("op", "file", "path", "target"))
     for op, file, path, target in zip(*columns, strict=True):
-        _walk(names, op, file, paths[path], paths[target])
+        follow(names, op, file, paths[path], paths[target])
     return {file: name for name, file in names.items()}
 
 
-def _walk(names: Names, op: int, file: int, path: str, target: str) -> None:
+def follow(names: Names, op: int, file: int, path: str, target: str) -> None:
+    """Let `names` be what a request by path leaves; `target` counts for renames and links."""
     if op == Op.RENAME and file < 0:
         names.move_directory(path, target)
     elif op in (Op.RENAME, Op.LINK):

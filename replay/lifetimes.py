@@ -139,6 +139,11 @@ def last_names(plan: Plan) -> dict[int, int]:
         count[file] = count.get(file, 0) + 1
         gone.pop(file, None)
 
+    def move(directory: str, target: str) -> None:
+        below = directory + "/"
+        for name in [name for name in names if name.startswith(below)]:
+            names[target + name[len(directory) :]] = names.pop(name)
+
     def release(name: str, place: int) -> None:
         file = names.pop(name, None)
         if file is not None:
@@ -147,11 +152,13 @@ def last_names(plan: Plan) -> dict[int, int]:
                 gone[file] = place
 
     rows = plan.requests
-    named = np.flatnonzero((rows["path"] >= 0) & (rows["file"] >= 0))
+    named = np.flatnonzero((rows["path"] >= 0) & ((rows["file"] >= 0) | (rows["op"] == Op.RENAME)))
     columns = (named, *(rows[name][named] for name in ("op", "file", "path", "target")))
     for place, op, file, path, target in zip(*(c.tolist() for c in columns), strict=True):
         name = plan.paths[path]
-        if op == Op.UNLINK:
+        if file < 0:
+            move(name, plan.paths[target])
+        elif op == Op.UNLINK:
             release(name, place)
         elif op in (Op.RENAME, Op.LINK):
             bind(plan.paths[target], file, place)

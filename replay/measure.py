@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.job import DATA_OPS, Op
+from iotrace.replay.job import DATA_OPS, Job, Op
 from iotrace.replay.pieces import Ints, Rows, is_padding, is_payload, request_index, spread
 from iotrace.replay.plan import Plan
 from iotrace.replay.statistics import latency_us, steps_seconds
@@ -140,6 +140,22 @@ def find_errors(plan: Plan, result: Ints) -> tuple[str, ...]:
     if cancelled.any():
         shown.append(f"{plural(int(cancelled.sum()), 'request')} left undone")
     return tuple(shown)
+
+
+def find_eviction_errors(job: Job, result: Ints) -> tuple[str, ...]:
+    """Return the evictions that failed, in words; the first of many.
+
+    Args:
+        job: what was run.
+        result: per request of the job, 0 or -errno.
+    """
+    failed = (job.requests["op"] == Op.EVICT) & (result < 0) & (result != -errno.ECANCELED)
+    bad = np.flatnonzero(failed)[:_ERRORS_SHOWN]
+    path = job.requests["path"][bad]
+    return tuple(
+        f"cannot drop {job.paths[name]} from the page cache: {os.strerror(-code)}"
+        for name, code in zip(path.tolist(), result[bad].tolist(), strict=True)
+    )
 
 
 def _least_moved(plan: Plan) -> Ints:

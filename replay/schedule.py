@@ -53,7 +53,7 @@ def schedule(
     """
     if timing not in TIMINGS:
         raise PlanError(f"no timing {timing!r}; choose one of {', '.join(TIMINGS)}")
-    requests, origin, barrier = _with_evictions(plan, warm)
+    requests, origin, barrier, paths = _with_evictions(plan, warm)
     for name, mode in (("due_ns", "recorded"), ("think_ns", "think")):
         requests[name] = requests[name] * time_scale if timing == mode else 0
     domain, fence = find_fences(requests, plan.pieces, len(plan.files), queue_depth)
@@ -70,26 +70,26 @@ def schedule(
         pieces=pieces,
         stream_order=order,
         stream_starts=starts.astype(np.int64),
-        paths=plan.paths,
+        paths=paths,
         handle_count=plan.handle_count,
         file_count=int(domain.max(initial=-1)) + 1,
     )
     return Schedule(job, origin)
 
 
-def _with_evictions(plan: Plan, warm: bool) -> tuple[Rows, Ints, Ints]:
-    """Return the requests with evictions among them, their origin, and which are barriers."""
+def _with_evictions(plan: Plan, warm: bool) -> tuple[Rows, Ints, Ints, tuple[str, ...]]:
+    """Return the requests with evictions among them, origins, which are barriers, and paths."""
     count = len(plan.requests)
     if warm:
-        return plan.requests.copy(), np.arange(count), np.zeros(count, np.int64)
-    evictions = find_evictions(plan.requests)
+        return plan.requests.copy(), np.arange(count), np.zeros(count, np.int64), plan.paths
+    evictions = find_evictions(plan.requests, plan.paths)
     added = len(evictions.requests)
     when = np.concatenate([2 * evictions.place, 2 * np.arange(count) + 1])
     order = np.argsort(when, kind="stable")
     requests = np.concatenate([evictions.requests, plan.requests])[order]
     origin = np.concatenate([np.full(added, -1), np.arange(count)])[order]
     barrier = np.concatenate([evictions.is_barrier, np.zeros(count, np.bool_)])[order]
-    return requests, origin, barrier.astype(np.int64)
+    return requests, origin, barrier.astype(np.int64), evictions.paths
 
 
 def _with_pieces(requests: Rows, pieces: Rows, checked: bool) -> tuple[Rows, Rows]:

@@ -17,6 +17,7 @@ from iotrace.replay.loop import SPAN_BYTES, TAPE_BYTES, Tape, open_beneath
 from iotrace.replay.measure import (
     describe_request,
     find_errors,
+    find_eviction_errors,
     lateness_us,
     moved_by,
     phase_seconds,
@@ -244,7 +245,8 @@ def _timed_runs(
         sync_seconds = once(session.group, session.sync)
         one = _measure(plan, job, run, sync_seconds, prepared)
         one = replace(one, lateness_us=_lateness_us(session, one))
-        errors = run.failures + find_errors(plan, one.timings["result"])
+        errors = run.failures + find_eviction_errors(job.job, run.timings["result"])
+        errors += find_errors(plan, one.timings["result"])
         if number >= options.warmup or errors:
             repetitions.append(one)
         if errors:
@@ -269,7 +271,8 @@ def _find_mismatch(session: _Session) -> str | None:
     job = session.schedule(checked=True)
     run = session.run(job, check_reads=True)[0]
     report = run.report
-    undone = run.failures + find_errors(plan, run.timings["result"][job.origin >= 0])
+    undone = run.failures + find_eviction_errors(job.job, run.timings["result"])
+    undone += find_errors(plan, run.timings["result"][job.origin >= 0])
     if undone:
         return f"the reads could not be compared: {undone[0]}"
     if report.first_mismatch is None:

@@ -18,10 +18,13 @@ import pytest
 
 from iotrace.replay.build import plan_from_trace
 from iotrace.replay.job import Op
+from iotrace.replay.lifetimes import last_names
 from iotrace.replay.loop import Tape, probe_uring, resident_bytes
+from iotrace.replay.measure import find_eviction_errors
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.plan import Plan
 from iotrace.replay.result import Outcome, RecordedSummary
+from iotrace.replay.schedule import schedule
 from iotrace.replay.session import replay
 from iotrace.replay.sketch import sketch, sketch_trace
 from iotrace.replay.target import probe_target
@@ -33,6 +36,7 @@ from iotrace.replay.transforms.split import Split
 from iotrace.replay.verify import find_mismatch
 from iotrace.traces.errors import IotraceError, PlanError, ReplayError
 from iotrace.traces.metadata import Metadata
+from iotrace.traces.phases import Phase
 from iotrace.traces.reader import read_trace
 from iotrace.traces.summary import summarize
 
@@ -309,6 +313,75 @@ def test_recorded_direct_io_that_does_not_fit_the_disk_is_run_buffered(tmp_path:
     assert str(outcome.plan.history[-1]) == "buffered()"
 
 
+RENAMED_FOLDERS = """
+mkdir c
+mkdir c/t
+mkdir c/t/shards
+open c/t/shards/a w+create
+write c/t/shards/a 0 5000
+close c/t/shards/a
+rename c/t c/f
+open c/f/shards/a r
+read c/f/shards/a 0 5000
+close c/f/shards/a
+step 1
+rename c/f c/old
+mkdir c/t
+mkdir c/t/shards
+open c/t/shards/a w+create
+write c/t/shards/a 0 7000
+close c/t/shards/a
+rename c/t c/f
+unlink c/old/shards/a
+open c/f/shards/a r
+read c/f/shards/a 0 7000
+close c/f/shards/a
+"""
+
+
+@pytest.mark.parametrize("executor", ["posix", "io_uring"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_files_follow_their_folders(tmp_path: Path, executor: str, workers: int) -> None:
+    """Saved in a temporary folder, renamed, and read, over two steps and two levels."""
+    text = "process 1\nopen x w+create\nclose x\nprocess 2\n" + RENAMED_FOLDERS
+    plan = sketch(text)
+    outcome = run(plan, tmp_path, executor=executor, workers=workers, verify=True)
+    assert outcome.errors == ()
+    assert outcome.verified is True
+    assert outcome.repetitions[0].moved.bytes_read == 12_000
+    assert [spec.final_path for spec in plan.files] == ["x", None, "c/f/shards/a"]
+    removal = int(np.flatnonzero(plan.requests["op"] == Op.UNLINK)[0])
+    assert last_names(plan) == {1: removal}
+
+
+def test_a_file_is_evicted_under_a_name_that_no_request_has(tmp_path: Path) -> None:
+    """Read through the open it was written by, after its folder was renamed."""
+    plan = sketch(
+        "open c/t/a rw+create\nwrite c/t/a 0 5000\nrename c/t c/f\nread c/t/a 0 5000\nclose c/t/a"
+    )
+    assert "c/f/a" not in plan.paths
+    requests = plan.requests.copy()
+    requests["phase"][requests["op"] == Op.READ] = Phase.LOAD
+    plan = replace(plan, requests=requests)
+    job = schedule(plan).job
+    evicted = job.requests["path"][job.requests["op"] == Op.EVICT]
+    assert [job.paths[path] for path in evicted] == ["c/f/a"]
+    outcome = run(plan, tmp_path, verify=True)
+    assert outcome.errors == ()
+    assert outcome.verified is True
+
+
+def test_an_eviction_that_failed_is_named() -> None:
+    """It is no request of the plan, but what comes after it is left undone for it."""
+    job = schedule(sketch(RENAMED_FOLDERS)).job
+    result = np.zeros(len(job.requests), np.int64)
+    result[job.requests["op"] == Op.EVICT] = -errno.ENOENT
+    assert find_eviction_errors(job, result) == (
+        "cannot drop c/f/shards/a from the page cache: No such file or directory",
+        "cannot drop c/f/shards/a from the page cache: No such file or directory",
+    )
+
+
 def test_a_full_disk_is_an_error_and_leaves_nothing(small: Path) -> None:
     """Someone else fills the disk while the replay runs."""
     plan = sketch("open a w+create\nwrite a 0 1000000\nwrite a 1000000 1000000\nclose a")
@@ -426,8 +499,10 @@ def test_nothing_leaves_the_workspace(tmp_path: Path) -> None:
 INTERRUPTED = """
 import sys
 from pathlib import Path
+from iotrace.replay.measure import find_eviction_errors
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
+from iotrace.replay.schedule import schedule
 from iotrace.replay.session import replay
 from iotrace.replay.sketch import sketch
 
