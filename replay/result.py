@@ -111,6 +111,7 @@ class Outcome:
         workers: processes that shared the requests out.
         round_trip_seconds: how much longer each request was made to take.
         fidelity: how like the recording the replay was; None where it was not meant to be.
+        cold: whether files left the page cache before loads; `degraded` says why not, if asked.
     """
 
     plan: Plan
@@ -125,6 +126,7 @@ class Outcome:
     workers: int = 1
     round_trip_seconds: float = 0.0
     fidelity: Fidelity | None = None
+    cold: bool = True
 
     @property
     def failed(self) -> bool:

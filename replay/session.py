@@ -27,7 +27,13 @@ from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared, prepare, steady_files
 from iotrace.replay.result import Outcome, RecordedSummary, Repetition
 from iotrace.replay.schedule import Schedule, schedule
-from iotrace.replay.suitability import cached_direct, fit_to_target, surprises, warm_reads
+from iotrace.replay.suitability import (
+    cached_direct,
+    fit_to_target,
+    stayed_warm,
+    surprises,
+    warm_reads,
+)
 from iotrace.replay.target import probe_target
 from iotrace.replay.verify import find_mismatch
 from iotrace.replay.workers import run_in_workers
@@ -194,7 +200,8 @@ def _replay(
     once(group, lambda: workspace.check_space(plan))
     target = once(group, lambda: probe_target(workspace.path))
     plan, refused = fit_to_target(plan, target)
-    degraded = refused if options.warm else refused + warm_reads(plan, target)
+    warm = () if options.warm else warm_reads(plan, target)
+    degraded = refused + warm
     _refuse_if_strict(options, degraded)
     session = _Session(plan, options, executor, tape, workspace, group, steady_files(plan))
     folded = session.fold(session.schedule(checked=False))
@@ -202,7 +209,8 @@ def _replay(
     repetitions, errors = _timed_runs(session, progress)
     uncached = once(group, lambda: cached_direct(plan, workspace.fd, target))
     refused += uncached
-    degraded += uncached + tuple(surprises(repetitions[-1], target))
+    stayed = stayed_warm(repetitions[-1], target)
+    degraded += uncached + stayed + surprises(repetitions[-1])
     verified = None
     if options.verify:
         progress("verify", 0, 1)
@@ -223,6 +231,7 @@ def _replay(
         refused=refused,
         workers=folded.count,
         round_trip_seconds=options.round_trip_seconds,
+        cold=not (options.warm or warm or stayed),
     )
 
 

@@ -1,7 +1,6 @@
 """What the target cannot do as asked: found out before a run, and measured after it."""
 
 import os
-from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -59,20 +58,26 @@ def warm_reads(plan: Plan, target: Target) -> tuple[str, ...]:
     return (f"reads are warm: {target.file_system} does not let go of cached pages",)
 
 
-def surprises(one: Repetition, target: Target) -> Iterator[str]:
-    """Yield what a run did otherwise than asked, as measured after it."""
+def stayed_warm(one: Repetition, target: Target) -> tuple[str, ...]:
+    """Return that prepared files were in the page cache, as measured, if they were."""
     prepared = one.prepared
-    if target.evicts and prepared.resident_bytes > _TOLERATED_SHARE * prepared.size_bytes:
-        yield (
-            f"{prepared.resident_bytes} of {prepared.size_bytes} prepared bytes stayed in the "
-            "page cache: reads of them were warm"
-        )
+    if not target.evicts or prepared.resident_bytes <= _TOLERATED_SHARE * prepared.size_bytes:
+        return ()
+    return (
+        f"{prepared.resident_bytes} of {prepared.size_bytes} prepared bytes stayed in the "
+        "page cache: reads of them were warm",
+    )
+
+
+def surprises(one: Repetition) -> tuple[str, ...]:
+    """Return what else a run did otherwise than asked, as measured after it."""
     report = one.report
-    if report.in_flight_limit < report.in_flight_wanted:
-        yield (
-            f"queue depth not reached: at most {report.in_flight_limit} of "
-            f"{report.in_flight_wanted} requests were in flight"
-        )
+    if report.in_flight_limit >= report.in_flight_wanted:
+        return ()
+    return (
+        f"queue depth not reached: at most {report.in_flight_limit} of "
+        f"{report.in_flight_wanted} requests were in flight",
+    )
 
 
 def cached_direct(plan: Plan, root_fd: int, target: Target) -> tuple[str, ...]:

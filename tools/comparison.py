@@ -38,7 +38,7 @@ class Setting:
         trace: as the user named it.
         root: the folder replayed in.
         queue_depth: requests in flight per stream.
-        cold: whether files were put out of the page cache before reads.
+        cold: whether files were to be put out of the page cache before reads.
         dry: whether nothing was run.
         missing: what the trace is known to lack.
     """
@@ -108,7 +108,10 @@ def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
     if outcome.workers > 1:
         parts.insert(1, plural(outcome.workers, "worker"))
     if outcome.plan.counts().bytes_read:
-        parts.append("cold reads" if setting.cold else "reads as the page cache has the files")
+        if not setting.cold:
+            parts.append("reads as the page cache has the files")
+        elif outcome.cold:  # else it is among what was not as asked
+            parts.append("cold reads")
     yield "run", ", ".join(parts)
     if len(outcome.repetitions) > 1:
         yield "figures", f"medians of {plural(len(outcome.repetitions), 'run')}"

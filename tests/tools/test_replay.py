@@ -56,6 +56,7 @@ def test_a_replay_is_compared_with_its_recording(small_trace: Path, root: Path) 
     assert lines["bytes written"][-1] == "1x"
     assert {"write, completed", "write, durable", "read"} <= lines.keys()
     assert {"latency p50", "latency p99", "latency max"} <= lines.keys()
+    assert ("cold reads" in " ".join(done.stdout.split())) != ("DEGRADED" in done.stdout)
     assert "--coalesce --direct" in done.stderr
     assert list(root.iterdir()) == []
 
@@ -394,6 +395,7 @@ def test_strict_turns_a_degradation_into_a_failure(small_trace: Path, small_disk
     degraded = iotrace(*asked)
     assert degraded.returncode == 1, degraded.stderr
     assert degraded.stdout.index("DEGRADED") < degraded.stdout.index("latency")
+    assert "reads are warm" in degraded.stdout and "cold reads" not in degraded.stdout
     assert_one_line_error(iotrace(*asked, "--strict"), 1, "--strict")
     assert list(small_disk.iterdir()) == []
 
