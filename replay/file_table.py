@@ -37,6 +37,8 @@ class FileTable:
         self._indices: dict[str, int] = {}
         self._names = Names()
         self._actual: dict[int, str] = {}
+        self._hard: dict[str, int] = {}  # names besides the actual one, by hard links
+        self._linked: set[int] = set()
         self._identities: dict[int, int] = {}
         self._links: dict[str, int] = {}
         self._gone: set[str] = set()
@@ -86,14 +88,14 @@ class FileTable:
             return self._begin(name, gone and not creates, creates and (gone or exclusive))
         if creates and exclusive:
             return self._begin(name, True, True)
-        return Naming(file, self._path(self._actual[file]))
+        return Naming(file, self._path(name if name in self._hard else self._actual[file]))
 
     def find(self, recorded: str) -> Naming:
         """Return the file that `recorded` means, which was there before if it is news."""
         return self.open(recorded, os.O_RDONLY)
 
     def rename(self, recorded: str, recorded_target: str) -> Naming | None:
-        """Return what a rename works on; of a directory, no file; of a link, `None`."""
+        """Return what a rename works on; of a directory, no file; of a link or no-op, `None`."""
         link = self._links.pop(self._relative[recorded], None)
         if link is not None:
             self._links[self._relative[recorded_target]] = link
@@ -104,14 +106,26 @@ class FileTable:
         if file is None and (name in self._directories or target in self._directories):
             return self._rename_directory(name, target)
         naming = self.find(recorded)
+        if name != target and self._names.file(target) == naming.file:
+            return None  # POSIX: both names stay
+        is_hard = self._hard.pop(name, None) is not None
         self._names.unbind(name)
         self._gone.add(name)
-        return self._rebind(naming, target)
+        self._release(target)
+        if is_hard:
+            self._hard[target] = naming.file
+        else:
+            self._actual[naming.file] = target
+        self._names.bind(target, naming.file)
+        return Naming(naming.file, naming.path, self._path(target))
 
     def link(self, recorded: str, recorded_target: str) -> Naming:
         """Return what a hard link works on."""
         naming = self.find(recorded)
         target = self._enter(recorded_target)
+        self._release(target)
+        self._hard[target] = naming.file
+        self._linked.add(naming.file)
         self._names.bind(target, naming.file)
         return Naming(naming.file, naming.path, self._path(target))
 
@@ -121,7 +135,7 @@ class FileTable:
             return None
         naming = self.find(recorded)
         name = self._relative[recorded]
-        self._names.unbind(name)
+        self._release(name)
         self._gone.add(name)
         return naming
 
@@ -162,19 +176,30 @@ class FileTable:
             self.surprises["files that came or went unrecorded, under a name of their own"] += 1
         file = self.file_count
         self.file_count += 1
+        self._release(name)
         self._names.bind(name, file)
         self._actual[file] = actual
         return Naming(file, self._path(actual), is_new=is_new)
 
-    def _rebind(self, naming: Naming, target: str) -> Naming:
-        self._names.bind(target, naming.file)
-        self._actual[naming.file] = target
-        return Naming(naming.file, naming.path, self._path(target))
+    def _release(self, name: str) -> None:
+        """Let `name` mean nothing; a file with another name goes on under that."""
+        file = self._names.unbind(name)
+        if file is None or self._hard.pop(name, None) is not None:
+            return
+        if file not in self._linked:
+            return
+        other = next((other for other, of in self._hard.items() if of == file), None)
+        if other is not None:
+            self._actual[file] = other
+            del self._hard[other]
 
     def _rename_directory(self, name: str, target: str) -> Naming:
         self._names.move_directory(name, target)
+        below = name + "/"
+        for hard in [hard for hard in self._hard if hard.startswith(below)]:
+            self._hard[target + hard[len(name) :]] = self._hard.pop(hard)
         for moved, file in self._names.items():
-            if moved.startswith(target + "/"):
+            if moved.startswith(target + "/") and moved not in self._hard:
                 base = self._actual[file].rpartition("/")[2]
                 self._actual[file] = f"{moved.rpartition('/')[0]}/{base}"
         return Naming(path=self._path(name), target=self._path(target))

@@ -354,6 +354,38 @@ def test_files_follow_their_folders(tmp_path: Path, executor: str, workers: int)
     assert last_names(plan) == {1: removal}
 
 
+LINKED = "open d/a w+create\nwrite d/a 0 5000\nclose d/a\nlink d/a e/b\n"
+READ = "open {0} r\nread {0} 0 5000\nclose {0}\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "read", "left"),
+    [
+        ("unlink d/a", "e/b", "e/b"),
+        ("unlink e/b", "d/a", "d/a"),
+        ("rename e/b e/c\nunlink d/a", "e/c", "e/c"),
+        ("rename d/a d/c\nunlink e/b", "d/c", "d/c"),
+        ("rename e/b d/a\nunlink e/b", "d/a", "d/a"),
+        ("link d/a e/c\nunlink d/a\nunlink e/b", "e/c", "e/c"),
+        ("rename e f\nunlink d/a", "f/b", "f/b"),
+        ("rename d f\nunlink e/b", "f/a", "f/a"),
+        ("unlink d/a\nrename e f", "f/b", "f/b"),
+        ("open d/c w+create\nclose d/c\nrename d/c d/a", "e/b", "e/b"),
+    ],
+)
+def test_a_file_is_read_by_the_hard_link_that_is_left(
+    tmp_path: Path, names: str, read: str, left: str
+) -> None:
+    """Whichever of its names goes."""
+    plan = sketch(f"{LINKED}{names}\n{READ.format(read)}")
+    outcome = run(plan, tmp_path, keep=True, verify=True)
+    assert outcome.errors == ()
+    assert outcome.verified is True
+    assert outcome.repetitions[0].moved.bytes_read == 5000
+    assert plan.files[0].final_path == left
+    assert (Path(outcome.workspace or "") / left).stat().st_nlink == 1
+
+
 def test_a_file_is_evicted_under_a_name_that_no_request_has(tmp_path: Path) -> None:
     """Read through the open it was written by, after its folder was renamed."""
     plan = sketch(
