@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from iotrace.capture.processes import has_ended
 from iotrace.capture.rawlog import RawLog
-from iotrace.capture.roster import ENTRY, Program, Roster
+from iotrace.capture.roster import Program, Roster
 from iotrace.traces.metadata import ProcessCompleteness
 
 ByParent = Mapping[int, Sequence[tuple[Program, ...]]]
@@ -83,7 +83,7 @@ def without_listed(
             return None  # killed: its bytes are in the account, but how many is not known
         ends = [p.ending for p in process if p.ending and p.ending.time_ns <= account.time_ns]
         if ends and ends[-1].time_ns >= since_ns:
-            written = ends[-1].total_written + ENTRY.itemsize  # its last entry comes after
+            written = ends[-1].total_written + ends[-1].entry_bytes  # its last entry comes after
             account = account.without(ends[-1].total_read, written)
     return account
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +30,8 @@ ENTRY = np.dtype(
         ("text", "S168"),
     ]
 )
-BEGIN, END, UNWATCHED = 1, 2, 3
+BEGIN, END, UNWATCHED, EXEC, STAYED = 1, 2, 3, 4, 5
+ROOM, MAGIC = 8192, 0x72747369
 REASONS = {
     1: "is linked statically; what it did itself was not seen",
     2: "ran with other privileges; what it did was not seen",
@@ -47,6 +49,7 @@ class Ending(NamedTuple):
             included, in bytes.
         base_read, base_written: what of it is from before the program.
         explained_read, explained_written: what of it is known, without a log.
+        entry_bytes: what the program wrote after that, its last entry; 0 if it was stored.
     """
 
     time_ns: int
@@ -57,6 +60,7 @@ class Ending(NamedTuple):
     explained_read: int
     explained_written: int
     dropped_records: int
+    entry_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,8 +128,17 @@ class Roster:
 
 
 def start_roster(raw_dir: Path) -> None:
-    """Make the list of this host's processes, empty; the preload library appends to it."""
-    (raw_dir / f"{PREFIX}{os.uname().nodename}{SUFFIX}").touch(mode=0o600)
+    """Make the list of this host's processes, empty, with room that processes can map."""
+    header = np.zeros(1, ENTRY)
+    header["reason"] = MAGIC
+    path = raw_dir / f"{PREFIX}{os.uname().nodename}{SUFFIX}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with suppress(OSError):  # without the room, entries are appended
+            os.posix_fallocate(fd, 0, ROOM * ENTRY.itemsize)
+            os.pwrite(fd, header.tobytes(), 0)
+    finally:
+        os.close(fd)
 
 
 def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
@@ -140,6 +153,7 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
     except OSError:
         return Roster()
     entries = np.frombuffer(data, ENTRY, count=len(data) // ENTRY.itemsize)
+    entries = entries[entries["kind"] != 0]
     entries = entries[np.argsort(entries["monotonic_ns"], kind="stable")]
     created: defaultdict[int, list[int]] = defaultdict(list)
     for log in logs:
@@ -152,7 +166,8 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
         for pid, programs in by_pid.items()
         for process in split(mark_logs(programs, created[pid]))
     )
-    return Roster(tuple(processes), tuple(sentences(entries[entries["kind"] == UNWATCHED])))
+    unwatched = (*sentences(entries[entries["kind"] == UNWATCHED]), *vanished(entries))
+    return Roster(tuple(processes), unwatched)
 
 
 def take_in(entry: Any, programs: list[Program]) -> None:
@@ -170,6 +185,8 @@ def take_in(entry: Any, programs: list[Program]) -> None:
     if entry["kind"] == END:
         names = ("bytes_read", "bytes_written", *ENTRY.names[8:-1])  # type: ignore[index]
         ending = Ending(int(entry["monotonic_ns"]), *(int(entry[name]) for name in names))
+        if entry["reason"] == 0:
+            ending = ending._replace(entry_bytes=ENTRY.itemsize)
         programs[-1] = replace(programs[-1], ending=ending)
 
 
@@ -199,3 +216,24 @@ def sentences(entries: Any) -> Iterator[str]:
         path = os.fsdecode(text)
         if os.path.basename(path) not in HARMLESS_PROGRAMS and reason in REASONS:
             yield f"{path} {REASONS[reason]}"
+
+
+def vanished(entries: Any) -> Iterator[str]:
+    """Yield the programs that were executed and could not even say that they began."""
+    last: dict[int, Any] = {}
+    named: set[int] = set()
+    for entry in entries:
+        pid, kind = int(entry["pid"]), int(entry["kind"])
+        if kind == UNWATCHED:
+            named.add(pid)
+        elif kind == END and pid in last and last[pid]["kind"] == EXEC:
+            continue  # what it was before ends, to make way
+        else:
+            last[pid] = entry
+            named -= {pid} if kind != EXEC else set()
+    for pid, entry in last.items():
+        if entry["kind"] == EXEC and pid not in named:
+            yield (
+                f"pid {pid} went on as {os.fsdecode(entry['text'])}, which could keep no record "
+                "(another user, root folder or limits); what it did was not seen"
+            )

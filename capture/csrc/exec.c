@@ -114,15 +114,21 @@ static bool lacks(char *const environment[], const char *variable)
 	return !find_variable(environment, variable, name_bytes);
 }
 
+static bool is_kept_out(char *const environment[])
+{
+	const char *folder = find_variable(environment, OPT_OUT, strlen(OPT_OUT));
+
+	return folder && !folder[strlen(OPT_OUT)];
+}
+
 static struct injection injection_for(char *const environment[])
 {
 	struct injection injection = {0};
-	const char *entry, *folder;
+	const char *entry;
 
 	if (!capture_is_on || !own.library)
 		return injection;
-	folder = find_variable(environment, OPT_OUT, strlen(OPT_OUT));
-	if (folder && !folder[strlen(OPT_OUT)])
+	if (is_kept_out(environment))
 		return injection;
 	while (environment && environment[injection.entries])
 		injection.entries++;
@@ -190,56 +196,65 @@ static char *const *injected(char *const environment[], struct injection injecti
 			check;                                                \
 	} while (0)
 
-static void before_exec(void)
+static void before_exec(const char *program, char *const environment[])
 {
 	if (!capture_is_on)
 		return;
+	if (!is_kept_out(environment))
+		roster_exec(program);
 	if (log_is_borrowed()) /* the new program shares open files with the parent */
 		descriptors_shared(true);
 	else
 		process_ends();
 }
 
+static int after_exec(int result)
+{
+	if (capture_is_on)
+		roster_stayed();
+	return result;
+}
+
 EXPORT int execve(const char *path, char *const argv[], char *const env[])
 {
 	CHECK(roster_check(AT_FDCWD, path, 0));
-	before_exec();
-	return real.execve(path, argv, INJECT(env));
+	before_exec(path, env);
+	return after_exec(real.execve(path, argv, INJECT(env)));
 }
 
 EXPORT int execv(const char *path, char *const argv[])
 {
 	CHECK(roster_check(AT_FDCWD, path, 0));
-	before_exec();
-	return real.execve(path, argv, INJECT(environ));
+	before_exec(path, environ);
+	return after_exec(real.execve(path, argv, INJECT(environ)));
 }
 
 EXPORT int execvpe(const char *file, char *const argv[], char *const env[])
 {
 	CHECK(roster_check_name(file));
-	before_exec();
-	return real.execvpe(file, argv, INJECT(env));
+	before_exec(file, env);
+	return after_exec(real.execvpe(file, argv, INJECT(env)));
 }
 
 EXPORT int execvp(const char *file, char *const argv[])
 {
 	CHECK(roster_check_name(file));
-	before_exec();
-	return real.execvpe(file, argv, INJECT(environ));
+	before_exec(file, environ);
+	return after_exec(real.execvpe(file, argv, INJECT(environ)));
 }
 
 EXPORT int fexecve(int fd, char *const argv[], char *const env[])
 {
 	CHECK(roster_check(fd, "", AT_EMPTY_PATH));
-	before_exec();
-	return real.fexecve(fd, argv, INJECT(env));
+	before_exec(NULL, env);
+	return after_exec(real.fexecve(fd, argv, INJECT(env)));
 }
 
 EXPORT int execveat(int at, const char *path, char *const argv[], char *const env[], int flags)
 {
 	CHECK(roster_check(at, path, flags));
-	before_exec();
-	return real.execveat(at, path, argv, INJECT(env), flags);
+	before_exec(path, env);
+	return after_exec(real.execveat(at, path, argv, INJECT(env), flags));
 }
 
 static size_t count_arguments(va_list arguments)
@@ -273,8 +288,8 @@ static size_t count_arguments(va_list arguments)
 		after                                                         \
 		va_end(arguments);                                            \
 		CHECK(check);                                                 \
-		before_exec();                                                \
-		return real.call(path, argv, INJECT(env));                    \
+		before_exec(path, env);                                       \
+		return after_exec(real.call(path, argv, INJECT(env)));        \
 	}
 
 EXEC_LIST(execl, , execve, roster_check(AT_FDCWD, path, 0))

@@ -103,10 +103,13 @@ void process_ends(void)
 	if (log_exists())
 		rings_end();
 	own_bytes = read_counters(&counters);
-	if (own_bytes < 0)
-		return;
 	if (log_generation() == 1)
 		base = at_start;
+	if (own_bytes < 0) { /* no /proc, no descriptor left: the list still tells what was dropped */
+		if (!log_exists())
+			leave_roster(base, base, 0);
+		return;
+	}
 	leave_roster(counters, base, own_bytes);
 	if (!log_exists())
 		return;

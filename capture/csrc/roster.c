@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 
 #include "program.h"
 
 static char list_path[PATH_MAX];
+static struct roster_entry *list; /* the header first; NULL: entries are appended */
 
 static uint64_t clock_now(clockid_t clock)
 {
@@ -18,6 +20,22 @@ static uint64_t clock_now(clockid_t clock)
 
 	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void map_list(void)
+{
+	const size_t bytes = ROSTER_ROOM * sizeof(*list);
+	int fd = raw_open(list_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+
+	if (fd < 0)
+		return;
+	if (RAW(SYS_lseek, fd, 0, SEEK_END) >= (long)bytes)
+		list = raw_map(bytes, MAP_SHARED, fd, 0);
+	raw_close(fd);
+	if (list && (list->kind != 0 || list->reason != ROSTER_MAGIC)) {
+		RAW(SYS_munmap, list, bytes);
+		list = NULL;
+	}
 }
 
 void roster_start(const char *folder)
@@ -29,17 +47,47 @@ void roster_start(const char *folder)
 	    strlen(folder) + sizeof(prefix) + sizeof(suffix) + strlen(host.nodename) > PATH_MAX)
 		return;
 	stpcpy(stpcpy(stpcpy(stpcpy(list_path, folder), prefix), host.nodename), suffix);
+	map_list();
+}
+
+static bool store(const struct roster_entry *entry)
+{
+	struct roster_entry *slot;
+	uint32_t place;
+
+	if (!list || __atomic_load_n(&list->pid, __ATOMIC_RELAXED) >= ROSTER_ROOM - 1)
+		return false;
+	place = __atomic_add_fetch(&list->pid, 1, __ATOMIC_RELAXED);
+	if (place >= ROSTER_ROOM)
+		return false;
+	slot = &list[place];
+	memcpy(&slot->pid, &entry->pid, sizeof(*slot) - offsetof(struct roster_entry, pid));
+	if (entry->kind == ROSTER_END)
+		slot->reason = 1;
+	__atomic_store_n(&slot->kind, entry->kind, __ATOMIC_RELEASE);
+	return true;
+}
+
+static void write_entry(const struct roster_entry *entry)
+{
+	int fd = raw_open(list_path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
+	struct rlimit limit;
+
+	if (fd < 0)
+		return;
+	/* Going beyond the limit would raise SIGXFSZ in the job. */
+	if (RAW(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit) != 0 ||
+	    limit.rlim_cur == RLIM_INFINITY ||
+	    (uint64_t)RAW(SYS_lseek, fd, 0, SEEK_END) + sizeof(*entry) <= limit.rlim_cur)
+		RAW(SYS_write, fd, entry, sizeof(*entry));
+	raw_close(fd);
 }
 
 static void append(struct roster_entry *entry, const char *text)
 {
 	size_t bytes = strlen(text);
-	int fd;
 
 	if (!list_path[0])
-		return;
-	fd = raw_open(list_path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
-	if (fd < 0)
 		return;
 	if (bytes > sizeof(entry->text))
 		text += bytes - sizeof(entry->text);
@@ -48,8 +96,8 @@ static void append(struct roster_entry *entry, const char *text)
 	entry->parent_pid = (uint32_t)RAW(SYS_getppid);
 	entry->boottime_ns = clock_now(CLOCK_BOOTTIME);
 	entry->monotonic_ns = clock_now(CLOCK_MONOTONIC);
-	RAW(SYS_write, fd, entry, sizeof(*entry));
-	raw_close(fd);
+	if (!store(entry))
+		write_entry(entry);
 }
 
 void roster_begin(void)
@@ -64,6 +112,20 @@ void roster_begin(void)
 void roster_end(struct roster_entry entry)
 {
 	entry.kind = ROSTER_END;
+	append(&entry, "");
+}
+
+void roster_exec(const char *path)
+{
+	struct roster_entry entry = {.kind = ROSTER_EXEC};
+
+	append(&entry, path ? path : "");
+}
+
+void roster_stayed(void)
+{
+	struct roster_entry entry = {.kind = ROSTER_STAYED};
+
 	append(&entry, "");
 }
 

@@ -6,8 +6,10 @@
  * Programs into which this library cannot be loaded are written down by the
  * process that starts them.
  *
- * The launcher makes the file; entries of one size are appended to it, read by
- * iotrace.capture.roster.
+ * The launcher makes the file with room for ROSTER_ROOM entries, the first of
+ * which is its header: each process stores into a mapping, which goes on when
+ * it may open no file any more (other user, chroot, limits). Without that room
+ * entries are appended. Read by iotrace.capture.roster.
  */
 #ifndef IOTRACE_ROSTER_H
 #define IOTRACE_ROSTER_H
@@ -15,11 +17,15 @@
 #include "raw.h"
 
 #define ROSTER_TEXT_BYTES 168
+#define ROSTER_ROOM 8192
+#define ROSTER_MAGIC 0x72747369u /* `reason` of the header; its `pid` counts the others */
 
 enum roster_kind {
 	ROSTER_BEGIN = 1, /* a program starts, or a forked child; text: its name */
 	ROSTER_END,       /* it ends, or makes way for another */
 	ROSTER_UNWATCHED, /* a program is started that cannot be watched; text: its path */
+	ROSTER_EXEC,      /* a program that can be watched replaces this one; text: its path */
+	ROSTER_STAYED,    /* it did not */
 };
 
 enum unwatched_reason { WATCHABLE, UNWATCHED_STATIC, UNWATCHED_PRIVILEGED, UNWATCHED_FOREIGN };
@@ -27,7 +33,7 @@ enum unwatched_reason { WATCHABLE, UNWATCHED_STATIC, UNWATCHED_PRIVILEGED, UNWAT
 struct roster_entry {
 	uint32_t kind;
 	uint32_t pid, parent_pid;
-	uint32_t reason;
+	uint32_t reason; /* of an end: 1 if it was stored and not written */
 	uint64_t boottime_ns, monotonic_ns;
 	/*
 	 * At the end, by the kernel's count: since the process began, children
@@ -47,6 +53,10 @@ _Static_assert(sizeof(struct roster_entry) == 256, "appended whole, read as an a
 void roster_start(const char *folder);
 
 void roster_begin(void);
+
+/* Before a program is executed, and when that failed. */
+void roster_exec(const char *path);
+void roster_stayed(void);
 
 /* `entry` holds the numbers. */
 void roster_end(struct roster_entry entry);
