@@ -195,7 +195,7 @@ class Outcome:
         ]
 
     def _intervals(self) -> dict[str, object] | None:
-        """Return the median and its 95 % interval of each time; None: one run has none."""
+        """Return median and range, or 95 % interval, of each time; None: one run has none."""
         if len(self.repetitions) < 2:
             return None
         names = ("write_seconds", "read_seconds", "durable_seconds", "allocate_seconds")

@@ -48,13 +48,15 @@ class Effect:
 
     Attributes:
         ratio: time with the first level over time with this one: above 1 is faster.
-        low, high: 95 % interval of it over the pairs, or over the runs of a single pair.
+        low, high: its scatter over the pairs, or over the runs of a single pair.
+        kind: `range` or `interval` (95 %), as of an `Estimate`.
         pairs: settings that differ in this factor alone and were both measured.
     """
 
     ratio: float
     low: float
     high: float
+    kind: str
     pairs: int
 
 
@@ -99,7 +101,7 @@ class SweepResult:
         return found
 
     def estimates(self, op: str) -> dict[Setting, Estimate]:
-        """Return median and interval of each setting, the fastest first."""
+        """Return median and scatter of each setting, the fastest first."""
         found = {setting: estimate(times) for setting, times in self.times(op).items()}
         return dict(sorted(found.items(), key=lambda item: item[1].median))
 
@@ -198,9 +200,11 @@ def _pairs(
 
 def _effect(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Effect:
     ratios = [float(np.median(first) / np.median(level)) for first, level in pairs]
+    runs = len(pairs)
     if len(pairs) == 1:
         first, level = pairs[0]
         ratios = [a / b for a in first for b in level]
-    found = estimate(np.log(ratios).tolist())
+        runs = min(len(first), len(level))  # each of them is in several ratios
+    found = estimate(np.log(ratios).tolist(), runs)
     ratio, low, high = (float(np.exp(v)) for v in (found.median, found.low, found.high))
-    return Effect(ratio, low, high, len(pairs))
+    return Effect(ratio, low, high, found.kind, len(pairs))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from iotrace.replay.measure import rank_seconds
 from iotrace.replay.plan import Applied, Note
 from iotrace.replay.result import Outcome
-from iotrace.replay.statistics import estimate, latency_us
+from iotrace.replay.statistics import INTERVAL_RUNS, estimate, latency_us
 from iotrace.tools.render import (
     NONE,
     Column,
@@ -22,6 +22,7 @@ from iotrace.tools.render import (
     print_problems,
     print_table,
 )
+from iotrace.tools.spread import INTERVAL
 from iotrace.traces.phases import Phase, ends_ns
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
@@ -85,9 +86,10 @@ def print_outcome(
     lines = [*_counts(outcome)]
     if not setting.dry:
         lines += [*_times(outcome), *_latencies(outcome, recorded_us)]
-    repeated = len(outcome.repetitions) > 1 and not setting.dry
-    titles = ("", "recorded", "planned" if setting.dry else "replayed", "95 % interval", "ratio")
-    shown = [i for i in range(len(titles)) if titles[i] != "95 % interval" or repeated]
+    runs = len(outcome.repetitions)
+    spread = INTERVAL if runs >= INTERVAL_RUNS else f"range of {runs} runs"
+    titles = ("", "recorded", "planned" if setting.dry else "replayed", spread, "ratio")
+    shown = [i for i in range(len(titles)) if titles[i] != spread or (runs > 1 and not setting.dry)]
     columns = [Column(titles[i], right=i > 0) for i in shown]
     print_table(terminal, columns, [[line[i] for i in shown] for line in lines])
     if not setting.dry:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from iotrace.replay.statistics import Estimate, estimate
+from iotrace.replay.statistics import INTERVAL_RUNS, Estimate, estimate
 from iotrace.tools.render import (
     NONE,
     Column,
@@ -21,12 +21,14 @@ from iotrace.tools.render import (
     print_table,
     shorten,
 )
+from iotrace.tools.spread import spread_title
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.structure import Order, Structure, compare_order, structure_of
 from iotrace.traces.summary import Summary, summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
+APART = "ranges do not overlap"
 Cells = tuple[str, str, str, str]  # label, A, B, B / A
 
 _TIMES = {
@@ -101,7 +103,13 @@ def print_contrast(terminal: Terminal, found: Contrast, structure: bool) -> None
     rows += [[*cells, ""] for cells in _totals(found)]
     if structure:
         rows += [[*cells, ""] for cells in _structure(found)]
+    apart = any(row[-1] == APART for row in rows)
+    rows = [["ranges apart" if cell == APART else cell for cell in row] for row in rows]
     print_table(terminal, columns, rows)
+    if apart:
+        terminal.print(
+            f"ranges apart: {APART}; {INTERVAL_RUNS} runs or more of each tell a difference"
+        )
     if structure:
         terminal.print()
         print_facts(terminal, _order(found, terminal.width))
@@ -146,8 +154,10 @@ def _side_json(side: Side) -> dict[str, Any]:
     }
 
 
-def _time_json(side: Side, name: str, found: Estimate | None) -> dict[str, float | None] | None:
-    """Return median and interval; one run has no interval."""
+def _time_json(
+    side: Side, name: str, found: Estimate | None
+) -> dict[str, float | str | None] | None:
+    """Return median and scatter; one run has none."""
     if found is None:
         return None
     repeated = len(side.seconds[name]) > 1
@@ -155,6 +165,7 @@ def _time_json(side: Side, name: str, found: Estimate | None) -> dict[str, float
         "median": found.median,
         "low": found.low if repeated else None,
         "high": found.high if repeated else None,
+        "kind": found.kind if repeated else None,
     }
 
 
@@ -164,13 +175,16 @@ def _estimate(side: Side, name: str) -> Estimate | None:
 
 
 def _verdict(found: Contrast, name: str) -> str:
-    """Return which side is faster, or that its scatter does not tell; empty for single runs."""
+    """Return which side is faster, or what the scatter of few runs tells; empty for one run."""
     a, b = (_estimate(side, name) for side in (found.a, found.b))
     if a is None or b is None or min(len(side.seconds[name]) for side in (found.a, found.b)) < 2:
         return ""
-    if a.high < b.low:
-        return "A faster"
-    return "B faster" if b.high < a.low else "no difference"
+    apart = a.high < b.low or b.high < a.low
+    if "range" in (a.kind, b.kind):
+        return APART if apart else "ranges overlap"
+    if not apart:
+        return "no difference"
+    return "A faster" if a.high < b.low else "B faster"
 
 
 def _times(found: Contrast) -> Iterator[tuple[Cells, str]]:
@@ -184,7 +198,8 @@ def _times(found: Contrast) -> Iterator[tuple[Cells, str]]:
         yield (label, _seconds(a), _seconds(b), ratio), _verdict(found, name)
         spreads = [_spread(found.a, name, a), _spread(found.b, name, b)]
         if any(spreads):
-            yield ("  95 % interval", spreads[0] or NONE, spreads[1] or NONE, ""), ""
+            kinds = [one.kind for one, text in zip((a, b), spreads, strict=True) if one and text]
+            yield (f"  {spread_title(kinds)}", spreads[0] or NONE, spreads[1] or NONE, ""), ""
         if name == "allocate_seconds":
             continue
         rates = [

@@ -14,6 +14,7 @@ from iotrace.tools.figures.sweep_figures import sweep_figures
 from iotrace.tools.figures.trace_figures import trace_figures
 from iotrace.tools.render import format_bytes, format_count, format_range, format_seconds
 from iotrace.tools.report_page import Page, Table
+from iotrace.tools.spread import spread_title
 from iotrace.tools.sweep_table import LEAST_RUNS, NAMES, command, describe, verdict_on
 from iotrace.tools.verdict import headline
 from iotrace.traces.summary import Summary, summarize
@@ -120,4 +121,7 @@ def _sweep_table(found: SweepResult, op: str) -> Table:
         for setting, one in found.estimates(op).items()
     ]
     title = f"{NAMES[op].capitalize()}: all settings tried"
-    return Table(title, ("setting", "median", "95 % interval", "runs"), rows)
+    spread = spread_title(
+        one.kind for s, one in found.estimates(op).items() if len(times[s]) >= LEAST_RUNS
+    )
+    return Table(title, ("setting", "median", spread, "runs"), rows)

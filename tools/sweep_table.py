@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from iotrace.replay.factors import BASE, Setting
+from iotrace.replay.statistics import INTERVAL_RUNS
 from iotrace.replay.sweep_result import Effect, SweepResult, alone
 from iotrace.tools.durations import format_duration
 from iotrace.tools.render import (
@@ -23,10 +24,11 @@ from iotrace.tools.render import (
     print_problems,
     print_table,
 )
+from iotrace.tools.spread import RANGE, spread_title
 from iotrace.traces.words import plural
 
 _SETTINGS_SHOWN = 8
-LEAST_RUNS = 3  # fewer have no interval to speak of
+LEAST_RUNS = 3  # fewer have no range to speak of
 NAMES = {"write": "save", "read": "restore"}
 _MEASURED = {"write": "until durable", "read": "cold"}
 
@@ -149,15 +151,16 @@ def verdict_on(found: SweepResult, op: str) -> str:
         if min(len(times[best]), len(times[BASE])) < LEAST_RUNS:
             text += " (few runs: not proven; a longer --budget tells)"
         elif base.low <= one.high:
-            text += " (intervals overlap: not proven)"
+            names = "ranges" if "range" in (base.kind, one.kind) else "intervals"
+            text += f" ({names} overlap: not proven)"
+        elif "range" in (base.kind, one.kind):
+            text += f" (ranges do not overlap; fewer than {INTERVAL_RUNS} runs prove nothing)"
     return text
 
 
 def _print_settings(terminal: Terminal, found: SweepResult, op: str) -> None:
     estimates = found.estimates(op)
     times = found.times(op)
-    columns = [Column(f"{NAMES[op]}, {_MEASURED[op]}")]
-    columns += [Column(t, right=True) for t in ("median", "95 % interval", "runs", "gain")]
     best = found.best(op)
     most = max(len(values) for values in times.values())
     often = [setting for setting in estimates if 2 * len(times[setting]) >= most]
@@ -165,6 +168,9 @@ def _print_settings(terminal: Terminal, found: SweepResult, op: str) -> None:
     shown = [*often, *rest][:_SETTINGS_SHOWN]
     shown += [BASE] if BASE in estimates and BASE not in shown else []
     base = estimates.get(BASE)
+    spread = spread_title(estimates[s].kind for s in shown if len(times[s]) >= LEAST_RUNS)
+    columns = [Column(f"{NAMES[op]}, {_MEASURED[op]}", shrink=True)]
+    columns += [Column(t, right=True) for t in ("median", spread, "runs", "gain")]
     rows = []
     for setting in shown:
         one, runs = estimates[setting], len(times[setting])
@@ -188,7 +194,9 @@ def _print_effects(terminal: Terminal, found: SweepResult, op: str) -> None:
     single = found.effects(op, alone())
     direct = found.effects(op, {"direct": True})
     overall = found.effects(op)
-    titles = ("alone", "under direct", "over all", "95 % interval", "pairs")
+    spread = spread_title(e.kind for e in overall.values() if e.low < e.high)
+    spread = "range" if spread == RANGE else spread  # of pairs, or of the runs of one
+    titles = ("alone", "under direct", "over all", spread, "pairs")
     columns = [Column(f"{NAMES[op]}: faster by"), *(Column(t, right=True) for t in titles)]
     rows: list[Sequence[str]] = []
     for key, effect in overall.items():

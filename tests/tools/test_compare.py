@@ -40,15 +40,23 @@ def test_every_engine_is_replayed_in_its_own_order(trace: Path, tmp_path: Path) 
         assert order["first_difference"][2].startswith("map, ")
 
 
-def test_two_results_are_compared_with_their_scatter(small_trace: Path, tmp_path: Path) -> None:
-    """A ratio of two medians means nothing without their intervals."""
+@pytest.mark.parametrize(("runs", "kind"), [(3, "range"), (6, "interval")])
+def test_two_results_are_compared_with_their_scatter(
+    runs: int, kind: str, small_trace: Path, tmp_path: Path
+) -> None:
+    """A ratio of two medians means nothing without their scatter; few runs prove nothing."""
     results = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
     for result, options in zip(results, ((), ("--split", "4KiB")), strict=True):
-        iotrace(*("replay", small_trace, "--root", tmp_path, "--repeat", 3, "-o", result, *options))
+        iotrace(
+            *("replay", small_trace, "--root", tmp_path, "--repeat", runs, "-o", result, *options)
+        )
     done = iotrace("compare", *results, "--json", tmp_path / "c.json")
     assert done.returncode == 0, done.stderr
     assert_fits(done.stdout)
-    assert "95 % interval" in done.stdout
+    assert ("95 % interval" in done.stdout, "range of runs" in done.stdout) == (
+        kind == "interval",
+        kind == "range",
+    )
     found = json.loads((tmp_path / "c.json").read_text())
     assert found["a"]["bytes_written"] == found["b"]["bytes_written"] == SIZE
     assert found["order"]["equal"] is False
@@ -56,7 +64,13 @@ def test_two_results_are_compared_with_their_scatter(small_trace: Path, tmp_path
         one = found["times"][name]
         assert one["a"]["low"] <= one["a"]["median"] <= one["a"]["high"]
         apart = one["a"]["high"] < one["b"]["low"] or one["b"]["high"] < one["a"]["low"]
-        assert (one["verdict"] == "no difference") is not apart
+        assert one["a"]["kind"] == one["b"]["kind"] == kind
+        if kind == "range":
+            runs_of_a = read_trace(results[0]).metadata.extra["replay"]["replayed"][name]
+            assert [one["a"]["low"], one["a"]["high"]] == [min(runs_of_a), max(runs_of_a)]
+            assert one["verdict"] == ("ranges do not overlap" if apart else "ranges overlap")
+        else:
+            assert (one["verdict"] == "no difference") is not apart
 
 
 def test_an_incomplete_side_says_so(make_trace: Make, small_trace: Path) -> None:

@@ -30,8 +30,8 @@ def compare(
 ) -> None:
     """Show two traces or results side by side.
 
-    Times of results that were repeated come with their 95 % intervals; where these overlap, no
-    difference is claimed.
+    Times of results that were repeated 6 times or more come with their 95 % intervals; where
+    these overlap, no difference is claimed. Fewer runs show their range, and prove none.
 
     \b
     Examples:

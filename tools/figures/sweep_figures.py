@@ -8,6 +8,7 @@ from iotrace.replay.factors import BASE
 from iotrace.replay.sweep_result import SweepResult, alone
 from iotrace.tools.figures.svg import COLOURS, FAINT, Chart, Figure
 from iotrace.tools.render import format_seconds
+from iotrace.tools.spread import spread_title
 from iotrace.tools.sweep_table import NAMES, describe, level_name
 from iotrace.traces.words import plural
 
@@ -33,7 +34,8 @@ def _settings(found: SweepResult, op: str) -> Figure:
     ordered = [*often, *(s for s in estimates if s not in often)]
     shown = ordered[:_SETTINGS_SHOWN]
     shown += [BASE] if BASE in estimates and BASE not in shown else []
-    title = f"{NAMES[op].capitalize()}: settings with their 95 % intervals"
+    spread = spread_title(estimates[s].kind for s in shown)
+    title = f"{NAMES[op].capitalize()}: settings, {spread}"
     chart = Chart(title, "median time", height=62 + _ROW * len(shown), width=1180, left=270)
     high = max(max(estimates[s].high, estimates[s].median) for s in shown)
     x = chart.x_scale(0, high * 1.08)
@@ -91,7 +93,7 @@ def _effects(found: SweepResult, op: str) -> Figure:
             chart.dot(x(effect.ratio), y, COLOURS[colour], 3.5)
     caption = (
         "Against: as recorded, not aligned, buffered, io_uring, one at a time. Alone: only this "
-        "is changed. Right of 1 is faster; lines are 95 % intervals."
+        "is changed. Right of 1 is faster; lines are ranges, from 6 on 95 % intervals."
     )
     return Figure(f"{NAMES[op]}-effects", title, caption, chart.svg())
 
