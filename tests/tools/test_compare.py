@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from iotrace.traces.reader import read_trace
+from iotrace.traces.writer import write_trace
 
 from .command import assert_fits, assert_one_line_error, iotrace
-from .conftest import SIZE, Make, checkpoint_rows
+from .conftest import SIZE, Make
 
 CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
 
@@ -84,7 +85,11 @@ def test_an_incomplete_side_says_so(make_trace: Make, small_trace: Path) -> None
 def test_traces_are_merged_into_one(make_trace: Make, tmp_path: Path) -> None:
     """One file per node becomes one trace of the job."""
     first = make_trace(name="a.parquet")
-    second = make_trace([replace(row, step=1) for row in checkpoint_rows()], name="b.parquet")
+    second = first.with_name("b.parquet")
+    other = read_trace(first)
+    (process,) = other.metadata.processes
+    metadata = replace(other.metadata, processes=(replace(process, pid=4712),))
+    write_trace(other.with_metadata(metadata), second)
     merged = tmp_path / "job.parquet"
     done = iotrace("merge", first, second, "-o", merged)
     assert done.returncode == 0, done.stderr
@@ -94,3 +99,13 @@ def test_traces_are_merged_into_one(make_trace: Make, tmp_path: Path) -> None:
     assert_one_line_error(iotrace("merge", first, second, "-o", merged), 2, "--force")
     refused = iotrace("merge", merged, first, "-o", merged, "--force")
     assert_one_line_error(refused, 2, "one of the traces")
+
+
+def test_a_recording_is_not_merged_with_itself(small_trace: Path, tmp_path: Path) -> None:
+    """It would have twice the bytes, and nothing would say so."""
+    copy, merged = tmp_path / "copy.parquet", tmp_path / "job.parquet"
+    copy.write_bytes(small_trace.read_bytes())
+    for other in (small_trace, copy):
+        done = iotrace("merge", small_trace, other, "-o", merged)
+        assert_one_line_error(done, 2, f"{small_trace} and {other}", "the same recording twice")
+    assert not merged.exists()

@@ -14,6 +14,7 @@ from iotrace.traces.errors import IotraceError
 from iotrace.traces.merge import merge_traces
 from iotrace.traces.metadata import HistoryEntry
 from iotrace.traces.reader import read_trace
+from iotrace.traces.repeats import find_repeat
 from iotrace.traces.words import plural
 
 
@@ -39,7 +40,11 @@ def merge(
     for trace in traces:
         if output.exists() and Path(trace).exists() and output.samefile(trace):
             raise IotraceError(f"{output} is one of the traces; name another file with -o")
-    merged = merge_traces([read_trace(trace) for trace in traces])
+    parts = [read_trace(trace) for trace in traces]
+    if repeat := find_repeat(parts):
+        first, second = (traces[place] for place in repeat)
+        raise IotraceError(f"{first} and {second} are the same recording twice; leave one out")
+    merged = merge_traces(parts)
     entry = HistoryEntry("merge", plural(len(traces), "trace"))
     merged = merged.with_metadata(merged.metadata.with_history(entry))
     save_trace(merged, output, force=force)

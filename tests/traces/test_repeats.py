@@ -1,0 +1,58 @@
+"""A recording that is given twice is found; ranks, hosts, steps and containers are none."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from iotrace.traces.metadata import HistoryEntry, Host, Metadata, Process
+from iotrace.traces.repeats import find_repeat
+from iotrace.traces.trace import Ints, Trace
+from tests.traces.conftest import small_trace
+
+
+def recording(boot: str, pid: int, start_ticks: int | None = 5, first_seq: int = 0) -> Trace:
+    """Three requests of one process, each of 1, 2, 3 ns."""
+    metadata = Metadata(
+        epoch_realtime_ns=1000,
+        epoch_monotonic_ns=10,
+        hosts=(Host("n", boot),),
+        processes=(Process(pid, start_ticks=start_ticks),),
+    )
+    end_ns = Ints(np.arange(3) * 11 + 1, np.ones(3, np.bool_))
+    return small_trace(3, metadata, seq=np.arange(3) + first_seq, end_ns=end_ns)
+
+
+def test_the_same_trace_is_found_with_both_places() -> None:
+    """With the host known or not."""
+    for trace in (recording("a", 1), recording("a", 1, None), recording("", 1)):
+        assert find_repeat([recording("b", 2), trace, recording("c", 3), trace]) == (1, 3)
+
+
+def test_a_copy_with_another_history_epoch_and_fewer_rows_is_found() -> None:
+    """Such as one that was recovered from the same raw logs, or merged before."""
+    trace = recording("a", 1)
+    metadata = trace.metadata.with_history(HistoryEntry("recover"))
+    metadata = replace(metadata, epoch_realtime_ns=900)
+    other = Trace(trace.table.slice(1), metadata)
+    other = other.with_columns({
+        name: Ints(other.ints(name) + 100, np.ones(2, np.bool_)) if name == "end_ns"
+        else other.ints(name) + 100
+        for name in ("start_ns", "end_ns")
+    })  # fmt: skip
+    assert find_repeat([trace, other]) == (0, 1)
+
+
+def test_parts_of_one_job_are_no_repeat() -> None:
+    """Ranks of a host, hosts, a pid used again, steps of one process."""
+    assert find_repeat([recording("a", 1), recording("a", 2), recording("b", 1)]) is None
+    assert find_repeat([recording("a", 1), recording("a", 1, start_ticks=6)]) is None
+    assert find_repeat([recording("a", 1), recording("a", 1, first_seq=3)]) is None
+    assert find_repeat([recording("", 1), recording("", 2)]) is None
+    assert find_repeat([]) is None
+
+
+def test_containers_of_one_host_are_no_repeat() -> None:
+    """Each has a process 1, and both may start in one tick; their requests differ in time."""
+    first = recording("a", 1)
+    second = first.with_columns({"start_ns": np.array([0, 12, 19])})
+    assert find_repeat([first, second]) is None
