@@ -373,6 +373,8 @@ def test_a_trace_without_requests_is_refused(make_trace: Make, root: Path) -> No
         (("--gather",), "--coalesce"),
         (("--stripe-size", "1MiB"), "--aggregate"),
         (("--aggregate", "rank", "--stripe-size", "1MiB"), "--aggregate shared"),
+        (("--align-size", "3"), "a multiple of 512"),
+        (("--align-size", "1000"), "a multiple of 512"),
         (("--dry-run", "--verify"), "--dry-run"),
         (("--dry-run", "--keep"), "--dry-run"),
         (("--executor", "null", "--verify"), "--executor null"),
@@ -416,3 +418,14 @@ def test_a_recording_on_lent_memory_is_not_compared_without_a_word(
     done = iotrace("replay", tmp_path / "lent.parquet", "--root", root, "--json", tmp_path / "j")
     assert "compare" in done.stdout and "lent by a hypervisor" in " ".join(done.stdout.split())
     assert json.loads((tmp_path / "j").read_text())["recorded"]["lent_memory"] is True
+
+
+def test_a_block_of_any_whole_sectors_is_aligned_to(small_trace: Path, root: Path) -> None:
+    """A stripe need not be a power of two; each write is padded to whole ones."""
+    done = iotrace("replay", small_trace, "--root", root, "--align-size", "1536", "--op", "write",
+                   "--verify", "--json", "-")  # fmt: skip
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["verified"]) == (0, True)
+    moved = result["replayed"]
+    assert moved["bytes_written"] == SIZE
+    assert moved["padding_bytes"] == sum(-size % 1536 for size in SIZES)

@@ -12,6 +12,8 @@ from iotrace.tools.arguments import size_option
 from iotrace.tools.shape import COALESCE_BYTES, Shape
 from iotrace.traces.errors import PlanError
 
+_SECTOR_BYTES = 512  # what Linux counts disks in
+
 
 class LayerName(StrEnum):
     """Which rows of the trace become requests."""
@@ -75,7 +77,7 @@ class ShapePanel:
     align_size: Annotated[
         int | None,
         size_option(
-            help="The block; implies --align.",
+            help="The block, a multiple of 512; implies --align.",
             default="what the file system asks for, at least 4KiB",
         ),
     ] = None
@@ -134,7 +136,7 @@ class ShapePanel:
         """Return what the options ask for.
 
         Raises:
-            PlanError: one of them would be ignored.
+            PlanError: one of them would be ignored, or cannot be what it says.
         """
         shape = Shape(
             op=self.op.value,
@@ -154,6 +156,11 @@ class ShapePanel:
             drop_behind=self.drop_behind,
             max_request_bytes=self.max_request,
         )
+        if shape.align_bytes is not None and shape.align_bytes % _SECTOR_BYTES:
+            raise PlanError(
+                f"--align-size {shape.align_bytes} is no block of a disk; make it a multiple of "
+                f"{_SECTOR_BYTES}, such as 4KiB"
+            )
         if shape.gather and shape.coalesce_bytes is None:
             raise PlanError("--gather says how to join requests; add --coalesce")
         if not shape.direct and (shape.direct_op != "all" or shape.direct_least_bytes):
