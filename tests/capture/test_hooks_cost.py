@@ -9,7 +9,7 @@ from .hooked_job import run_job
 
 JOB = Path(__file__).parent / "jobs" / "torch_many.py"
 TENSORS = 3000
-COST_MAX_US = 60  # per tensor; 6 to 10 where nothing else runs, and CI is not such a place
+COST_MAX_US = 120  # per tensor; 6 to 10 where nothing else runs, and CI is not such a place
 
 
 def test_thousands_of_tensors_cost_microseconds_each(tmp_path: Path) -> None:
