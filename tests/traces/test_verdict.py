@@ -143,6 +143,16 @@ def test_the_job_between_an_asynchronous_save_and_its_wait_is_not_the_saves() ->
     assert finding.seconds == pytest.approx(0.005)  # the calls, and the writes behind them
 
 
+def test_what_the_asking_thread_writes_after_its_call_is_not_in_the_background() -> None:
+    """A save that failed: the file is closed, and what was left over written, by the job."""
+    failed = replace(moved("write", 1, 2, 0, 100), result=-errno.ENOSPC)
+    finding = only(verdict_on(span("save", 0, 2), failed, moved("write", 3, 5, 0, 100)))
+    behind = finding.background
+    assert behind is not None and not behind.asynchronous
+    assert behind.hidden_seconds == 0
+    assert finding.durability is not None and finding.durability.late_bytes == 100
+
+
 def test_a_rank_that_writes_nothing_takes_part_all_the_same() -> None:
     """Its call is there, and it waits."""
     finding = only(verdict_on(*SAVE, span("save", 0, 10, rank=1)))

@@ -20,7 +20,7 @@ class Background:
         call_seconds: until the saving call returned.
         blocked_seconds: in calls of the engine in all: save, stage, wait, commit.
         io_seconds: writes in flight, of the process.
-        hidden_seconds: of these, outside those calls: the job went on.
+        hidden_seconds: of these, outside those calls, of other threads: the job went on.
         hidden_bytes: whose writes began outside those calls.
         waited_seconds: of the blocked time, in `wait` and `commit`.
     """
@@ -55,14 +55,17 @@ def _of_process(episode: Episode, process: int) -> Background:
     requests = episode.requests
     writes = requests.where(requests.is_op("write", "sync") & (requests.process == process))
     io = Intervals.of(writes.start_ns, writes.end_ns)
-    outside = ~blocked.contains(writes.start_ns)
+    # What the asking thread writes itself, as after a save that failed, holds the job up.
+    others = writes.where((writes.thread != asker) | (asker < 0))
+    outside = ~blocked.contains(others.start_ns)
+    behind = Intervals.of(others.start_ns, others.end_ns)
     call = next(span for span in own if span.op == "save")
     return Background(
         call_seconds=(call.end_ns - call.start_ns) / 1e9,
         blocked_seconds=blocked.total / 1e9,
         io_seconds=io.total / 1e9,
-        hidden_seconds=io.without(blocked).total / 1e9,
-        hidden_bytes=int(writes.moved[outside].sum()),
+        hidden_seconds=behind.without(blocked).total / 1e9,
+        hidden_bytes=int(others.moved[outside].sum()),
         waited_seconds=waited.total / 1e9,
     )
 
