@@ -52,7 +52,7 @@ def write(writer: RawLogWriter, *extents: tuple[int, int]) -> None:
 def completeness(writer: RawLogWriter, folder: Path, ended: bool = False) -> Completeness:
     """Return what the trace says it lacks; let the process end before, unless it has."""
     raw = folder / "raw"
-    raw.mkdir()
+    raw.mkdir(exist_ok=True)
     if not ended:
         writer.end()
     writer.write(raw)
@@ -235,6 +235,25 @@ def test_loads_through_memory_are_named_as_not_seen(
     notes = completeness(writer, tmp_path).notes
     assert any("12288 bytes of 1 file were mapped into memory for reading" in n for n in notes)
     assert not any("for writing" in n for n in notes)
+
+
+def test_a_load_of_what_was_in_memory_is_named_as_not_seen(
+    writer: RawLogWriter, file: Path, tmp_path: Path
+) -> None:
+    """Pages in the page cache make no major fault: 0 bytes read would look like the whole truth."""
+    open_as(writer, file, flags=os.O_RDONLY, size=3 * BLOCK_BYTES)
+    writer.add("read", file=1, offset=0, length=8, result=8)
+    parts = [tmp_path / "read", tmp_path / "mapped"]
+    for part in parts:
+        (part / "raw").mkdir(parents=True)
+        (part / "raw" / "faults-0.perf").write_bytes(b"")  # watched, and none came
+    assert not [note for note in completeness(writer, parts[0]).notes if "mapped" in note]
+    writer.add("map", file=1, offset=0, length=3 * BLOCK_BYTES, flags=1, result=0)
+    notes = completeness(writer, parts[1]).notes
+    assert (
+        "12288 bytes of 1 file were mapped into memory for reading; "
+        "what was read of them from memory was not seen"
+    ) in notes
 
 
 def test_the_kernel_counts_what_was_not_recorded(

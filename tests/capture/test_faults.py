@@ -119,6 +119,19 @@ def test_each_fault_of_a_load_is_a_row(
     assert not [problem for problem in completeness.problems() if "mapped" in problem]
 
 
+def test_a_load_from_the_page_cache_says_what_was_not_seen(disk: Disk) -> None:
+    """It makes no fault, and must not pass for a load of nothing."""
+    disk.forget()
+    (disk.folder / "weights").read_bytes()
+    trace, _ = run_capture(disk)
+    assert not trace.row_mask(op="fault").any()
+    file_bytes = (disk.folder / "weights").stat().st_size
+    assert (
+        f"{file_bytes} bytes of 1 file were mapped into memory for reading; "
+        "what was read of them from memory was not seen"
+    ) in trace.metadata.completeness.problems()
+
+
 def test_what_came_too_fast_is_counted() -> None:
     """A ring that was full says how much it did not take."""
     samples = np.zeros(3, SAMPLE)
