@@ -50,6 +50,9 @@ _FORMAT_WORDS = (
     *("keyed", "kept", "processes_left_out", "Linux", "GiB memory", "cores"),
     *("other", "true", "false", "null"),
 )
+# Of the format itself: the kinds of a raw log's records stay in the dictionary of a captured
+# trace's ops, though no row has them.
+_OWN_WORDS = frozenset(("none", "file", "note", "thread")).union(*KNOWN_WORDS.values())
 _STEP_BYTES, _OVERLAP_BYTES = 1 << 24, 1 << 13  # no text is longer than a path
 _MAX_SHOWN = 60  # characters of a leftover
 # What tells a place where no original is at hand to compare with.
@@ -167,10 +170,9 @@ def _columns(shared: Trace, keyed: bool) -> Iterator[Leftover]:
     for column in TEXT_COLUMNS:
         if column == "name":
             continue
-        words = KNOWN_WORDS.get(column, frozenset())
         for text in shared.codes(column)[1]:
             check = allowed.get(column)
-            if not (check(text) if check else text == "other" or text in words):
+            if not (check(text) if check else text == "other" or text in _OWN_WORDS):
                 yield Leftover(f"column {column}", text)
     yield from _names(shared, keyed)
     if shared.valid("address").any():

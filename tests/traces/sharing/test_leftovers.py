@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iotrace.capture.rows import NO_REQUESTS
 from iotrace.traces.metadata import Metadata, Mount, Process
 from iotrace.traces.reader import read_trace
-from iotrace.traces.schema import METADATA_KEY
+from iotrace.traces.schema import APIS, LAYERS, METADATA_KEY
 from iotrace.traces.sharing.leftovers import find_leftovers
 from iotrace.traces.sharing.needles import find
 from iotrace.traces.sharing.publish import publish
@@ -47,6 +48,21 @@ def test_a_shared_trace_is_clean_with_and_without_its_original(
     """No false alarm."""
     for original in (owned, None):
         assert leftovers(shared, tmp_path / "t.parquet", original) == []
+
+
+def test_the_formats_own_words_are_no_leftovers(shared: Trace, tmp_path: Path) -> None:
+    """A captured trace's ops have the raw log's kinds, which no row uses; a secret is told."""
+    codes, ops = shared.codes("op")
+    own = [word for word in (*NO_REQUESTS, *LAYERS, *APIS) if word not in ops]
+    assert {"none", "file", "note", "thread"} <= set(own)
+    path = tmp_path / "t.parquet"
+    for more, told in ((own, []), ([*own, SECRET], [f"column op: {SECRET!r}"])):
+        trace = shared.with_columns({"op": Strings(codes, [*ops, *more])})
+        write_trace(trace, path)
+        read = read_trace(path)
+        assert set(more) <= set(read.codes("op")[1])
+        assert [str(one) for one in find_leftovers(str(path), read)] == told
+        path.unlink()
 
 
 @pytest.mark.parametrize("with_original", [True, False])
