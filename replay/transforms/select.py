@@ -1,5 +1,6 @@
 """Keep a part of what was recorded."""
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -7,7 +8,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.coverage import CUT, READ, WRITE, find_unwritten, make_events
+from iotrace.replay.coverage import CUT, READ, WRITE, Unwritten, find_unwritten, make_events
 from iotrace.replay.files import resets_of
 from iotrace.replay.job import DATA_OPS, Op
 from iotrace.replay.pieces import Ints, Rows, cut, packed, pieces_in_place
@@ -85,8 +86,18 @@ class Select:
             (name, tuple(value)) for name, value in vars(self).items() if value is not None
         )
         applied = Applied("select", parameters, (Note("requests left out", int((~keep).sum())),))
-        initial_bytes = _initial_bytes(plan, requests, pieces)
+        unwritten = _find_unwritten(plan, requests, pieces)
+        if unwritten.holes:  # the writes that filled them are left out
+            read = np.array([index for index, _, _ in unwritten.holes], np.int64)
+            requests = _keeping_bytes(requests, requests["file"][read], read)
+            unwritten = _find_unwritten(plan, requests, pieces)
+        initial_bytes = _initial_bytes(plan, requests, pieces, unwritten.initial_bytes)
         selected = plan.derive(applied, requests, pieces, initial_bytes=initial_bytes)
+        there = [file for file, spec in enumerate(selected.files) if spec.initial_size_bytes > 0]
+        until = _first_data(requests, len(plan.files))[there]
+        kept = _keeping_bytes(requests, np.array(there, np.int64), until)
+        if not np.array_equal(kept["flags"], requests["flags"]):
+            selected = plan.derive(applied, kept, pieces, initial_bytes=initial_bytes)
         return _told_apart(plan, selected)
 
     def _matches(self, plan: Plan) -> Mask:
@@ -140,7 +151,30 @@ def with_handles(rows: Rows, keep: Mask) -> Mask:
     return np.asarray(np.where(frame & by_handle, needed[rows["handle"]], keep))
 
 
-def _initial_bytes(plan: Plan, requests: Rows, pieces: Rows) -> Ints:
+def _keeping_bytes(requests: Rows, file: Ints, until: Ints) -> Rows:
+    """Let opens of each file before each place find what was prepared: neither O_EXCL nor O_TRUNC.
+
+    A file may be asked for several times; the last place counts.
+    """
+    last = np.full(int(requests["file"].max(initial=-1)) + 2, -1)
+    known = file < len(last) - 1
+    np.maximum.at(last, file[known], until[known])
+    index = np.arange(len(requests))
+    opens = (requests["op"] == Op.OPEN) & (index < last[requests["file"]])
+    requests = requests.copy()
+    requests["flags"][opens] &= np.uint32(0xFFFFFFFF ^ (os.O_EXCL | os.O_TRUNC))
+    return requests
+
+
+def _first_data(requests: Rows, count: int) -> Ints:
+    """Return the first read or write of each file; the number of requests where there is none."""
+    first = np.full(count, len(requests))
+    data = np.flatnonzero(np.isin(requests["op"], DATA_OPS))
+    np.minimum.at(first, requests["file"][data], data)
+    return first
+
+
+def _find_unwritten(plan: Plan, requests: Rows, pieces: Rows) -> Unwritten:
     """Return, per recorded file, the bytes that kept reads find and no kept write made."""
     line, owner, _ = pieces_in_place(requests, pieces)
     payload = line["file"] >= 0
@@ -158,7 +192,13 @@ def _initial_bytes(plan: Plan, requests: Rows, pieces: Rows) -> Ints:
         ]
     )
     events = events[np.argsort(events["index"], kind="stable")]
-    found = find_unwritten(events, len(plan.files)).initial_bytes
+    return find_unwritten(events, len(plan.files))
+
+
+def _initial_bytes(plan: Plan, requests: Rows, pieces: Rows, found: Ints) -> Ints:
+    """Return, per recorded file, the bytes to prepare: those found, and as before the selection."""
+    line, _, _ = pieces_in_place(requests, pieces)
+    line = line[line["file"] >= 0]
     before = plan.initial_bytes()
     touched = np.zeros(len(plan.files), np.bool_)
     touched[line["file"]] = True

@@ -354,6 +354,19 @@ def test_files_follow_their_folders(tmp_path: Path, executor: str, workers: int)
     assert last_names(plan) == {1: removal}
 
 
+@pytest.mark.parametrize("flags", ["create+excl", "create+trunc", "create+excl+trunc"])
+@pytest.mark.parametrize("again", ["", "close a\nopen a r\n"])
+def test_reads_alone_find_what_was_written(tmp_path: Path, flags: str, again: str) -> None:
+    """The file is prepared: an open that wanted none there, or none of its bytes, takes it."""
+    text = f"open a rw+{flags}\nwrite a 0 5000\n{again}read a 0 5000\nclose a"
+    plan = Select(ops=("read",))(sketch(text))
+    assert plan.files[0].initial_size_bytes == 5000
+    outcome = run(plan, tmp_path, verify=True, repeat=2)
+    assert outcome.errors == ()
+    assert outcome.verified is True
+    assert outcome.repetitions[1].moved.bytes_read == 5000
+
+
 LINKED = "open d/a w+create\nwrite d/a 0 5000\nclose d/a\nlink d/a e/b\n"
 READ = "open {0} r\nread {0} 0 5000\nclose {0}\n"
 
