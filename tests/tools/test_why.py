@@ -109,6 +109,20 @@ def test_storage_that_gives_more_is_asked_for_what_gives_it(
     assert [f"{op}s {best[op]:.0f}" in head(shown)["here"] for op in OPS] == [True, True]
 
 
+def test_a_trace_without_requests_is_held_against_no_storage(
+    make_trace: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kept probe says nothing of a trace that has no save and no load."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    point = ProbePoint("write", MIB, 1, False, GIB, GIB, 100.0)
+    save_probe(tmp_path, Capability("overlay", "overlay", time.time_ns(), (point,)))
+    tensors = [row for row in checkpoint_rows() if row.layer == "tensor"]
+    for rows, expected in ((tensors, False), (checkpoint_rows(), True)):
+        trace = make_trace(rows, name=f"{expected}.parquet")
+        shown = iotrace("why", trace, "--root", tmp_path, "--no-probe").stdout
+        assert ("this storage (overlay" in shown) is expected
+
+
 def test_a_folder_that_takes_no_file_costs_only_the_comparison(
     small_trace: Path, tmp_path: Path
 ) -> None:

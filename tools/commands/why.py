@@ -58,7 +58,7 @@ def why(
         raise PlanError("--no-probe and --probe-again exclude each other; leave one out")
     recording = read_trace(trace, VERDICT_COLUMNS)
     verdict = examine(recording)
-    storage = load_probe(root)
+    storage = load_probe(root) if verdict.findings else None  # nothing to hold against it
     if not no_probe and verdict.findings and (storage is None or probe_again):
         storage = _probe(root)
     advice = advise(trace, verdict, storage)
