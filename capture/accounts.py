@@ -9,7 +9,11 @@ from typing import NamedTuple
 from iotrace.capture.processes import has_ended
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.roster import Program, Roster
-from iotrace.traces.metadata import ProcessCompleteness
+from iotrace.traces.metadata import UNSEEN_SHARE_TOLERATED, ProcessCompleteness
+
+# A program without a log wrote nothing in scope that was seen: no more than libc's own messages
+# may go by unseen, such as perror's and those of a shell it runs.
+UNLOGGED_WRITTEN_BYTES_TOLERATED = 4096
 
 ByParent = Mapping[int, Sequence[tuple[Program, ...]]]
 
@@ -132,13 +136,15 @@ def unseen_without_log(roster: Roster) -> Iterator[str]:
         found = ProcessCompleteness(
             process=-1,
             kernel_bytes_read=account.bytes_read,
-            kernel_bytes_written=account.bytes_written,
             other_bytes_read=ending.explained_read,
-            other_bytes_written=ending.explained_written,
         )
         who = f"pid {program.pid} ({program.name})"
+        unseen_written = account.bytes_written - ending.explained_written
+        tolerated = max(
+            UNLOGGED_WRITTEN_BYTES_TOLERATED, int(account.bytes_written * UNSEEN_SHARE_TOLERATED)
+        )
         for unseen, verb in (
-            (found.unseen_bytes_written, "wrote"),
+            (unseen_written if unseen_written > tolerated else 0, "wrote"),
             (found.unseen_bytes_read, "read"),
         ):
             if unseen:

@@ -164,3 +164,12 @@ def test_a_small_file_size_limit_leaves_the_job_as_it_is(job: Path) -> None:
     script = "ulimit -f 1; for i in 1 2 3; do head -c 900 /dev/zero > x$i; done"
     assert completeness("bash", "-c", script).dropped_records
     assert [(job / f"x{i}").stat().st_size for i in (1, 2, 3)] == [900, 900, 900]
+
+
+@pytest.mark.parametrize("unset", ["os.environb.clear()", "os.unsetenv('LD_PRELOAD')"])
+def test_a_little_that_is_written_without_the_library_is_noticed(job: Path, unset: str) -> None:
+    """libc's system() passes on the environment as the program left it."""
+    code = f"import os; {unset}; os.system('/usr/bin/head -c 5000 /dev/zero > x')"
+    (problem,) = completeness("python3", "-S", "-c", code).problems()
+    assert "wrote 5000 bytes that were not seen" in problem
+    assert (job / "x").stat().st_size == 5000
