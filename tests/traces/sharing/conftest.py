@@ -15,7 +15,7 @@ from iotrace.traces.metadata import (
 )
 from iotrace.traces.trace import Ints, Shapes, Strings, Trace
 
-FOLDER = "/lustre07/jd58311/orca-project/caf\udce9"
+FOLDER = "/lustre07/jd58311/orca-project/kaffe\udce9"
 PATHS = (
     f"{FOLDER}/step100/__0_0.distcp",
     f"{FOLDER}/step100/mymodel_00001-of-00004.safetensors",
@@ -25,7 +25,7 @@ PATHS = (
 )
 # What nobody else may learn; `mymodel` stands in paths and in argv.
 SECRETS = (
-    *("lustre07", "jd58311", "58311", "orca", "project", "caf", "mymodel", "2026", "10.0.3.7"),
+    *("lustre07", "jd58311", "58311", "orca", "project", "kaffe", "mymodel", "2026", "10.0.3.7"),
     *("9b9b8112", "hpc7", "acme", "b00t1d", "mdt0", "192.168", "secretlib", "s3cr3t", "phd.py"),
     *("wisdom", "deadbeef", "nvme9", "tokenabc", "sitekey", "hooktrouble", "userspan"),
 )
