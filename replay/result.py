@@ -12,6 +12,7 @@ from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared
 from iotrace.replay.statistics import estimate, latency_us
+from iotrace.replay.verify import unproved_bytes
 from iotrace.traces.metadata import Completeness, HistoryEntry, Metadata
 from iotrace.traces.phases import Phase
 from iotrace.traces.summary import summarize
@@ -166,6 +167,7 @@ class Outcome:
                 "copied_bytes": self.repetitions[-1].report.staged_bytes,
             },
             "verified": self.verified,
+            "unproved_bytes": unproved_bytes(self.plan) if self.verified else None,
             "simulated": list(self.simulated),
             "degraded": list(self.degraded),
             "errors": list(self.errors),

@@ -5,6 +5,7 @@ import os
 import numpy as np
 
 from iotrace.replay.files import EXTENT, resets_of
+from iotrace.replay.intervals import unions
 from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape, check_file, open_beneath
 from iotrace.replay.pieces import Ints, Rows, request_index, spread
@@ -92,6 +93,29 @@ def written_extents(plan: Plan) -> Rows:
     extents["length"] = np.minimum(line["length"], room.clip(0))
     extents = extents[(extents["source"] >= 0) & (extents["length"] > 0)]
     return _joined(extents[np.lexsort((extents["offset"], extents["file"]))])
+
+
+def unproved_bytes(plan: Plan) -> int:
+    """Return how many written bytes would be in their place without their write too.
+
+    They were prepared, or written before, with the same content: a lost write does not show.
+    """
+    written, initial = written_extents(plan), plan.initial_extents()
+    resets = np.flatnonzero(resets_of(plan.requests) & (plan.requests["file"] >= 0))
+    rows = plan.requests[resets]
+    size = np.full(len(plan.files), _NO_LIMIT)
+    np.minimum.at(size, rows["file"], np.where(rows["op"] == Op.TRUNCATE, rows["length"], 0))
+    room = (size[initial["file"]] - initial["offset"]).clip(0)
+    initial["length"] = np.minimum(initial["length"], room)
+    initial = initial[initial["length"] > 0]
+    there = int(initial["length"].sum())
+    return int(written["length"].sum()) + there - _union_bytes(np.concatenate([written, initial]))
+
+
+def _union_bytes(extents: Rows) -> int:
+    start = extents["offset"]
+    _, start, end = unions(extents["file"].astype(np.int64), start, start + extents["length"])
+    return int((end - start).sum())
 
 
 def _sizes_after(rows: Rows, index: Ints) -> Ints:

@@ -9,6 +9,7 @@ from iotrace.replay.measure import rank_seconds
 from iotrace.replay.plan import Applied, Note
 from iotrace.replay.result import Outcome
 from iotrace.replay.statistics import INTERVAL_RUNS, estimate, latency_us
+from iotrace.replay.verify import unproved_bytes
 from iotrace.tools.render import (
     NONE,
     Column,
@@ -124,9 +125,19 @@ def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
             " buffered writes took longer than repeated ones do",
         )
     if outcome.verified is not None:
-        yield "verified", "every byte is in its place" if outcome.verified else "NO, see FAILED"
+        yield "verified", _proof(outcome) if outcome.verified else "NO, see FAILED"
     if outcome.workspace is not None:
         yield "kept in", outcome.workspace
+
+
+def _proof(outcome: Outcome) -> str:
+    unproved = unproved_bytes(outcome.plan)
+    if not unproved:
+        return "every byte is in its place"
+    return (
+        f"every byte is in its place; {plural(unproved, 'byte')} written over the same bytes"
+        " would be so without that write too"
+    )
 
 
 def describe_transform(applied: Applied) -> str:

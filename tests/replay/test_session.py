@@ -33,7 +33,7 @@ from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.select import Select
 from iotrace.replay.transforms.split import Split
-from iotrace.replay.verify import find_mismatch
+from iotrace.replay.verify import find_mismatch, unproved_bytes
 from iotrace.traces.errors import IotraceError, PlanError, ReplayError
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.phases import Phase
@@ -365,6 +365,21 @@ def test_reads_alone_find_what_was_written(tmp_path: Path, flags: str, again: st
     assert outcome.errors == ()
     assert outcome.verified is True
     assert outcome.repetitions[1].moved.bytes_read == 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "unproved"),
+    [
+        ("open a rw\nread a 0 5000\nwrite a 4000 2000\nclose a", 1000),
+        ("open a rw\nread a 0 5000\ntruncate a 4500\nwrite a 4000 2000\nclose a", 500),
+        ("open a rw\nread a 0 5000\nwrite a 4000 2000\ntruncate a 4100\nclose a", 100),
+        ("open a w+create\nwrite a 0 50\nwrite a 20 50\nclose a", 30),
+        ("open a w+create\nwrite a 0 50\nclose a\nopen b r\nread b 0 50\nclose b", 0),
+    ],
+)
+def test_writes_over_equal_bytes_are_counted_as_unproved(text: str, unproved: int) -> None:
+    """A lost one would not show."""
+    assert unproved_bytes(sketch(text)) == unproved
 
 
 LINKED = "open d/a w+create\nwrite d/a 0 5000\nclose d/a\nlink d/a e/b\n"

@@ -96,9 +96,13 @@ class RunPanel:
     warm: Annotated[bool, Option("--warm", help="Leave files in the page cache before reads.")] = (
         False
     )
-    verify: Annotated[bool, Option("--verify", help="Prove that every byte is in its place.")] = (
-        False
-    )
+    verify: Annotated[
+        bool,
+        Option(
+            "--verify",
+            help="Prove that every byte is in its place, but not a write over equal bytes.",
+        ),
+    ] = False
     strict: Annotated[
         bool, Option("--strict", help="Fail instead of doing something else than asked.")
     ] = False
