@@ -218,7 +218,8 @@ def test_the_object_of_a_replay_has_the_documented_keys(tmp_path: Path) -> None:
     totals = {"requests", "data_requests", "files", "bytes_written", "bytes_read"}
     assert list(result) == [
         "trace", "executor", "transforms", "layout", "recorded", "planned", "replayed",
-        "verified", "simulated", "degraded", "errors", "workers", "intervals", "ranks", "fidelity",
+        "verified", "unproved_bytes", "simulated", "degraded", "errors", "workers", "intervals",
+        "ranks", "fidelity",
     ]  # fmt: skip
     assert result["transforms"] == ["coalesce(size_bytes=1048576, gather=copy)"]
     assert set(result["recorded"]) == totals | {"write_seconds", "read_seconds"}

@@ -20,7 +20,17 @@ from .conftest import SIZE, SIZES, Make, checkpoint_rows
 
 KEYS = {
     *("trace", "executor", "transforms", "layout", "recorded", "planned", "replayed"),
-    *("verified", "degraded", "errors", "workers", "intervals", "ranks", "fidelity", "simulated"),
+    *(
+        "unproved_bytes",
+        "verified",
+        "degraded",
+        "errors",
+        "workers",
+        "intervals",
+        "ranks",
+        "fidelity",
+        "simulated",
+    ),
 }
 COUNTS = {"requests", "data_requests", "files", "bytes_written", "bytes_read"}
 
