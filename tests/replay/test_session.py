@@ -222,7 +222,7 @@ def test_the_object_of_a_replay_has_the_documented_keys(tmp_path: Path) -> None:
         "ranks", "fidelity",
     ]  # fmt: skip
     assert result["transforms"] == ["coalesce(size_bytes=1048576, gather=copy)"]
-    assert set(result["recorded"]) == totals | {"write_seconds", "read_seconds"}
+    assert set(result["recorded"]) == totals | {"write_seconds", "read_seconds", "lent_memory"}
     assert set(result["planned"]) == totals | {"padding_bytes"}
     assert set(result["replayed"]) == totals | {
         "padding_bytes", "write_seconds", "read_seconds", "durable_seconds", "latency_us",
