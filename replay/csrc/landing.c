@@ -15,10 +15,11 @@
 
 #include "loop.h"
 
-#define BUDGET_BYTES (INT64_C(1) << 30) /* the kernel's limit on a registered buffer; */
+/* More than the longest read of the kernel, so that one at a time is never cut for want of it. */
+#define BUDGET_BYTES ((INT64_C(2) << 30) + (1 << 20))
 #define BUDGET_TAPES 4 /* all workers: so many times the tape, which is a share of the memory, */
-#define BUDGET_LEAST_BYTES (INT64_C(64) << 20)       /* but this for each, */
-#define CHUNK_LEAST_BYTES (BUDGET_BYTES / SLOTS_MAX) /* and this for each request */
+#define BUDGET_LEAST_BYTES (INT64_C(128) << 20) /* but this for each, */
+#define CHUNK_LEAST_BYTES (64 << 10)            /* and this for each request */
 
 static int64_t clamp(int64_t n, int64_t least, int64_t most)
 {
@@ -36,8 +37,10 @@ int landing_setup(struct loop *loop, int64_t longest)
 	struct landing *landing = &loop->landing;
 	int64_t workers = loop->shared && loop->progress->workers ? loop->progress->workers : 1;
 	int64_t share = tape_bytes(loop->tape) / workers;
-	int64_t budget = clamp(BUDGET_TAPES * share, BUDGET_LEAST_BYTES, BUDGET_BYTES);
-	int64_t bytes = clamp((longest + 2 * DIRECT_BLOCK_BYTES) * loop->slot_count, share, budget);
+	int64_t one = clamp(longest + 2 * DIRECT_BLOCK_BYTES, 0, BUDGET_BYTES);
+	int64_t budget = clamp(clamp(BUDGET_TAPES * share, BUDGET_LEAST_BYTES, BUDGET_BYTES), one,
+			       BUDGET_BYTES);
+	int64_t bytes = clamp(one * loop->slot_count, share, budget);
 	int error;
 
 	landing->users = calloc(loop->slot_count, sizeof(*landing->users));
