@@ -16,7 +16,7 @@ from iotrace.tools.render import format_bytes, format_count, format_range, forma
 from iotrace.tools.report_page import Page, Table
 from iotrace.tools.spread import spread_title
 from iotrace.tools.sweep_table import LEAST_RUNS, NAMES, command, describe, verdict_on
-from iotrace.tools.verdict import headline
+from iotrace.tools.verdict.headline import headline
 from iotrace.traces.summary import Summary, summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.verdict import examine

@@ -16,7 +16,7 @@ from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal
-from iotrace.tools.verdict import print_verdict, to_json
+from iotrace.tools.verdict.answer import print_verdict, to_json
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
 from iotrace.traces.verdict.verdict import VERDICT_COLUMNS, examine

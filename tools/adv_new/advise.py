@@ -1,0 +1,56 @@
+"""What to change, in the engine's own words: only what the trace gives evidence for."""
+
+from __future__ import annotations
+
+import errno
+import shlex
+from collections.abc import Iterator
+
+from iotrace.replay.probe import Capability
+from iotrace.tools.advice.advice import Advice
+from iotrace.tools.advice.bytes import every_rank, imbalance, mapped, spare
+from iotrace.tools.advice.durability import early_sync, not_durable, not_in_background, syncs
+from iotrace.tools.advice.requests import computing, depth, many_small, opens
+from iotrace.tools.render import format_bytes
+from iotrace.traces.verdict.verdict import Finding, Verdict
+
+
+def advise(location: str, verdict: Verdict, storage: Capability | None) -> tuple[Advice, ...]:
+    """Return what to change, the largest gain first, one entry per change."""
+    found = {one.change: one for one in _full(location, verdict)}
+    for finding in verdict.findings:
+        for one in _rules(shlex.quote(location), finding, storage):
+            known = found.get(one.change)
+            if known is None or one.gain_seconds > known.gain_seconds:
+                found[one.change] = one
+    return tuple(sorted(found.values(), key=lambda one: -one.gain_seconds))
+
+
+def _full(location: str, verdict: Verdict) -> Iterator[Advice]:
+    """No room: nothing else matters before that."""
+    first = verdict.failures.first_error
+    if first is not None and first.errno in (errno.ENOSPC, errno.EDQUOT):
+        yield Advice(
+            "free some space, or save to another file system",
+            f"a {first.op} failed with {errno.errorcode[first.errno]} at "
+            f"{format_bytes(first.offset)} of {first.path}",
+            f"iotrace replay {shlex.quote(location)} --op write --dry-run",
+            float("inf"),
+        )
+
+
+def _rules(trace: str, finding: Finding, storage: Capability | None) -> Iterator[Advice]:
+    yield from _computing(trace, finding)
+    yield from _many_small(trace, finding)
+    yield from _depth(trace, finding, storage)
+    yield from _syncs(trace, finding)
+    yield from _every_rank(trace, finding)
+    yield from _mapped(trace, finding)
+    yield from _spare(trace, finding)
+    yield from _early_sync(trace, finding)
+    yield from _not_durable(trace, finding)
+    yield from _opens(trace, finding)
+    yield from _not_in_background(trace, finding)
+    yield from _imbalance(trace, finding)
+
+

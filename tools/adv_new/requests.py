@@ -1,0 +1,155 @@
+"""Advice on how requests are made: their number, size and depth, and what goes on between them."""
+def _computing(trace: str, finding: Finding) -> Iterator[Advice]:
+    """Most of the time no request is in flight: storage is not the limit."""
+    rank, data = finding.slowest_rank, finding.data
+    if data is None or _share(rank.between_seconds, finding) < _CPU_RULES:
+        return
+    engine, name = finding.episode.engine, finding.episode.name
+    seconds = format_seconds(rank.between_seconds)
+    io = format_seconds(rank.io_seconds + rank.sync_seconds)
+    per_request = format_seconds(rank.between_seconds / max(data.count, 1))
+    proof = _replay(trace, finding, "--repeat 5")
+    small = data.typical_bytes < SMALL_BYTES
+    if rank.gap_seconds > max(_ONE_GAP * rank.between_seconds, _FELT_SECONDS):
+        gap = f"its {rank.gap_before}" if rank.gap_before else "the call returns"
+        who = rank.name if len(finding.split) > 1 else "the job"
+        yield Advice(
+            f"look at {who} before {gap} (py-spy)",
+            f"{format_seconds(rank.gap_seconds)} of the {name} pass there without any I/O",
+            f"iotrace show {trace} --requests --limit 0",
+            rank.gap_seconds,
+        )
+        return
+    if small and data.count >= _MANY:
+        yield Advice(
+            f"hand {engine or 'the writer'} fewer, larger tensors (flat buffers)",
+            f"{seconds} go by between {format_count(data.count)} requests ({per_request} each), "
+            f"{io} in them: the {name}'s code is the limit, not the storage",
+            proof,
+            rank.between_seconds / 2,
+        )
+    slow = rank.bytes / rank.between_seconds < _CHECKSUM_BYTES_PER_SECOND
+    if engine == "torch.save" and name == "save" and not small and slow:
+        yield Advice(
+            "torch.utils.serialization.config.save.compute_crc32 = False",
+            f"{seconds} between requests for {format_bytes(rank.bytes)}: "
+            f"serialising and checksums, the I/O takes {io}",
+            proof,
+            rank.between_seconds / 3,
+        )
+
+
+def _many_small(trace: str, finding: Finding) -> Iterator[Advice]:
+    """Many adjacent small requests whose time counts."""
+    data, rank, engine = finding.data, finding.slowest_rank, finding.episode.engine
+    if data is None or data.small_share < 0.5 or data.joined_count > _JOINS_TO * data.count:
+        return
+    if _share(rank.io_seconds, finding) < _IO_MATTERS:
+        return
+    knob = "write through a buffer of 8 MiB or more, or join adjacent requests"
+    if finding.episode.phase == Phase.LOAD:
+        knob = "read the file in large pieces (or whole) and take tensors from memory"
+    elif engine == "torch.save":
+        knob = "torch.save into open(path, 'wb', buffering=8 << 20)"
+    elif engine == "torchsnapshot":
+        knob = "leave TORCHSNAPSHOT_DISABLE_BATCHING unset: small tensors are packed into slabs"
+    elif engine == "datastates-llm":
+        knob = "join the tensors of a rank into one buffer before the save"
+    because = (
+        f"{format_count(data.count)} {data.op}s of {format_bytes(data.typical_bytes)} are "
+        f"adjacent: {format_count(data.joined_count)} would do"
+    )
+    gain = rank.io_seconds * (1 - data.joined_count / data.count)
+    if data.is_round_trips:  # a joined request is then one round trip too, not a longer copy
+        left = max(finding.seconds - gain, 0.0)
+        because += f", about {format_seconds(left)} instead of {format_seconds(finding.seconds)}"
+    yield Advice(knob, because, _replay(trace, finding, "--coalesce --repeat 5"), gain)
+
+
+def _depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator[Advice]:
+    """One request at a time, where the probe gives clearly more once one thing is changed."""
+    data, rank, engine = finding.data, finding.slowest_rank, finding.episode.engine
+    if storage is None or data is None or not data.rate or data.depth > 1.5:
+        return
+    if _share(rank.io_seconds, finding) < _IO_MATTERS:
+        return
+    kind, better, base = max(
+        _gains(data, storage), key=lambda one: one[1].durable_rate, default=("", None, None)
+    )
+    if better is None or base is None or better.durable_rate < _CLEARLY_FASTER * data.rate:
+        return
+    # A slab, or a chunk of a larger tensor, is one write; up to 16 of them are in flight.
+    large = data.typical_bytes > _SLAB_BYTES
+    of_snapshot = "MAX_CHUNK_SIZE" if large else "SLAB_SIZE_THRESHOLD"
+    knobs = {
+        ("dcp", Phase.SAVE): "FileSystemWriter(..., thread_count=4): several files at a time",
+        ("torchsnapshot", Phase.SAVE): (
+            f"TORCHSNAPSHOT_{of_snapshot}_BYTES_OVERRIDE=16777216: several writes at a time"
+        ),
+    }
+    several = "keep several requests in flight (threads, io_uring)"
+    several = knobs.get((engine or "", finding.episode.phase), several)
+    size = format_bytes(better.size_bytes)
+    knob, now, option = {
+        "depth": (several, f"at depth {better.depth}, {{}} at depth 1", "--queue-depth 8"),
+        "direct": ("write with O_DIRECT", "with O_DIRECT, {} buffered", "--direct"),
+        "size": (
+            f"{data.op} in requests of 1 MiB or more",
+            f"in requests of {size}, {{}} in those of {format_bytes(base.size_bytes)}",
+            "--coalesce",
+        ),
+    }[kind]
+    yield Advice(
+        knob,
+        f"{data.op}s go one at a time at {_rate(data.rate)}; this storage gives "
+        f"{_rate(better.durable_rate)} {now.format(_rate(base.durable_rate))}",
+        _replay(trace, finding, f"{option} --repeat 5"),
+        rank.io_seconds * (1 - data.rate / better.durable_rate),
+    )
+
+
+def _gains(data: Shape, storage: Capability) -> Iterator[tuple[str, ProbePoint, ProbePoint]]:
+    """Yield what one change gives: its name, the probe's point with it and the one without.
+
+    Reads are not compared across the page cache: what reads ahead there is not the storage.
+    """
+    op = "read" if data.op == "fault" else data.op
+    direct = data.direct_share >= 0.5
+    mean_bytes = data.bytes / max(data.count, 1)
+    own_bytes = max(mean_bytes if data.is_mixed else data.typical_bytes, 1)
+    sizes = [p.size_bytes for p in storage.points if (p.op, p.direct, p.depth) == (op, direct, 1)]
+    if not sizes:
+        return
+    near_bytes, most_bytes = min(sizes, key=lambda n: abs(log(n / own_bytes))), max(sizes)
+    now = (near_bytes, 1, direct)
+    pairs = [
+        ("depth", (p.size_bytes, p.depth, direct), (p.size_bytes, 1, direct))
+        for p in storage.points
+        if p.op == op and p.direct == direct and p.depth > 1
+    ]
+    if op == "write" and not direct:
+        pairs.append(("direct", (near_bytes, 1, True), now))
+    if data.small_share < 0.5 and data.joined_count <= _JOINS_TO * data.count:
+        pairs.append(("size", (most_bytes, 1, direct), now))
+    for name, changed, unchanged in pairs:
+        better, base = storage.find(op, *changed), storage.find(op, *unchanged)
+        if better and base and better.durable_rate >= _CLEARLY_FASTER * base.durable_rate:
+            yield name, better, base
+
+
+def _opens(trace: str, finding: Finding) -> Iterator[Advice]:
+    amount = finding.amplification
+    per_file = amount.opens / max(amount.files * max(amount.most_openers, 1), 1)
+    if per_file < 4 or amount.opens < 16:
+        return
+    yield Advice(
+        "open each file once and keep it open",
+        f"{plural(amount.opens, 'open')} of {plural(amount.files, 'file')}: each is a round trip "
+        "to the metadata server",
+        f"iotrace show {trace} --files",
+        0.0,
+    )
+
+
+def _rate(bytes_per_second: float) -> str:
+    return f"{format_bytes(bytes_per_second)}/s"

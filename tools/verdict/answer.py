@@ -1,0 +1,147 @@
+"""The answer to `iotrace why`: the verdict, its evidence and what to change, in words and JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from iotrace.replay.probe import Capability
+from iotrace.tools.advice import Advice
+from iotrace.tools.render import (
+    NONE,
+    Column,
+    Terminal,
+    facts,
+    format_bytes,
+    format_rate,
+    format_seconds,
+    print_facts,
+    print_problems,
+    print_table,
+)
+from iotrace.tools.verdict.evidence import print_evidence
+from iotrace.tools.verdict.headline import headline
+from iotrace.traces.metadata import Metadata
+from iotrace.traces.verdict.verdict import Finding, Verdict
+
+
+def print_verdict(
+    terminal: Terminal,
+    location: str,
+    metadata: Metadata,
+    verdict: Verdict,
+    advice: Sequence[Advice],
+    storage: Capability | None,
+) -> None:
+    """Print the verdict, then its evidence."""
+    if verdict.problems:
+        print_problems(
+            terminal, "INCOMPLETE: figures below are lower bounds", _few(verdict.problems)
+        )
+    print_facts(terminal, headline(location, metadata, verdict, advice, storage))
+    print_evidence(terminal, verdict)
+    _print_storage(terminal, storage)
+    _print_advice(terminal, advice)
+
+
+def to_json(
+    location: str, verdict: Verdict, advice: Sequence[Advice], storage: Capability | None
+) -> dict[str, Any]:
+    """Return the verdict as one JSON object."""
+    return {
+        "trace": location,
+        "complete": not verdict.problems,
+        "problems": list(verdict.problems),
+        "first_error": _plain(verdict.failures.first_error),
+        "first_short": _plain(verdict.failures.first_short),
+        "errors": verdict.failures.errors,
+        "short_writes": verdict.failures.short,
+        "cached_read_share": verdict.cached_read_share,
+        "counters": dict(verdict.counters),
+        "episodes": [_finding_json(finding) for finding in verdict.findings],
+        "advice": [asdict(one) for one in advice],
+        "storage": _plain(storage),
+    }
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    episode = finding.episode
+    return {
+        "op": episode.name,
+        "step": episode.step if episode.step >= 0 else None,
+        "engine": episode.engine,
+        "seconds": finding.seconds,
+        "bytes": episode.moved_bytes,
+        "slowest_rank": finding.slowest_rank.rank,
+        "imbalance": finding.imbalance,
+        "ranks": [asdict(one) for one in finding.split],
+        "requests": {op: asdict(shape) for op, shape in finding.shapes.items()},
+        "amplification": asdict(finding.amplification)
+        | {
+            "by_rank": finding.amplification.by_rank,
+            "over_ranks": finding.amplification.over_ranks,
+        },
+        "durability": _plain(finding.durability),
+        "background": _plain(finding.background),
+        "slowest": asdict(finding.slowest),
+        "ops": dict(finding.ops),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return None if value is None else asdict(value)
+
+
+def _few(problems: Sequence[str], count: int = 3) -> list[str]:
+    shown = list(problems[:count])
+    if len(problems) > count:
+        shown.append(f"and {len(problems) - count} more: `iotrace show` lists them")
+    return shown
+
+
+def _print_storage(terminal: Terminal, storage: Capability | None) -> None:
+    if storage is None:
+        return
+    hours = (time.time() - storage.realtime_ns / 1e9) / 3600
+    when = (
+        "now"
+        if hours < 0.1
+        else f"{hours:.0f} h ago"
+        if hours < 48
+        else f"{hours / 24:.0f} days ago"
+    )
+    titles = ("size", "depth", "median each", "rate", "durable")
+    columns = [Column("requests")]
+    columns += [Column(title, right=True) for title in titles]
+    rows = [
+        (
+            f"{point.op}, {'direct' if point.direct else 'buffered'}",
+            format_bytes(point.size_bytes),
+            str(point.depth),
+            format_seconds(point.p50_us / 1e6),
+            format_rate(point.rate, 1),
+            format_rate(point.durable_rate, 1) if point.op == "write" else NONE,
+        )
+        for point in sorted(
+            storage.points, key=lambda p: (p.op != "write", p.direct, p.size_bytes, p.depth)
+        )
+    ]
+    terminal.print()
+    terminal.print(f"this storage ({storage.file_system}, probed {when}):")
+    print_table(terminal, columns, rows)
+
+
+def _print_advice(terminal: Terminal, advice: Sequence[Advice]) -> None:
+    if not advice:
+        terminal.print()
+        terminal.print("change: nothing that this trace gives evidence for")
+        return
+    terminal.print()
+    terminal.print("What to change, and the command that proves it", style="bold")
+    for number, one in enumerate(advice, 1):
+        pairs = [(f"{number}.", one.change), ("", f"because {one.because}")]
+        for line in facts(pairs, terminal.width):
+            terminal.print(line)
+        terminal.print(f"    {one.command}")

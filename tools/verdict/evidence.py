@@ -1,0 +1,200 @@
+"""The evidence below the verdict: tables of times, ranks, requests, bytes and what was slowest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from iotrace.tools.render import (
+    NONE,
+    Column,
+    Terminal,
+    format_bytes,
+    format_count,
+    format_seconds,
+    format_share,
+    print_table,
+)
+from iotrace.tools.verdict.headline import file_name
+from iotrace.traces.phases import Phase
+from iotrace.traces.verdict.verdict import Finding, Verdict
+from iotrace.traces.words import plural
+
+_EPISODES_SHOWN = 12
+_RANKS_SHOWN = 8
+
+
+def print_evidence(terminal: Terminal, verdict: Verdict) -> None:
+    """Print the tables, an empty line before each."""
+    for part in (_print_times, _print_ranks, _print_requests, _print_bytes, _print_slowest):
+        part(terminal, verdict)
+
+
+def _print_times(terminal: Terminal, verdict: Verdict) -> None:
+    """Print one line per save and load: its time and where it went, on the slowest rank."""
+    if not verdict.findings:
+        return
+    columns = [
+        Column(title, right=i > 0)
+        for i, title in enumerate(
+            ("time of the last rank", "wall", "I/O", "sync", "for ranks", "own code", "bytes")
+        )
+    ]
+    rows = []
+    shown = sorted(verdict.findings, key=lambda f: -f.seconds)[:_EPISODES_SHOWN]
+    for finding in sorted(shown, key=lambda f: f.episode.start_ns):
+        episode, rank = finding.episode, finding.slowest_rank
+        step = f" {episode.step}" if episode.step >= 0 else ""
+        parts = (rank.io_seconds, rank.sync_seconds, rank.rank_seconds, rank.between_seconds)
+        rows.append(
+            (
+                f"{episode.name}{step} {episode.engine or ''}".rstrip(),
+                format_seconds(finding.seconds),
+                *(format_share(part, rank.seconds) if part else NONE for part in parts),
+                format_bytes(episode.moved_bytes),
+            )
+        )
+    terminal.print()
+    print_table(terminal, columns, rows)
+    hidden = len(verdict.findings) - len(shown)
+    if hidden:
+        terminal.print(f"{plural(hidden, 'shorter one')} not shown; --json has them")
+
+
+def _print_ranks(terminal: Terminal, verdict: Verdict) -> None:
+    """Print the ranks of the longest save and of the longest load, the latest first."""
+    for phase in (Phase.SAVE, Phase.LOAD):
+        several = [f for f in verdict.of(phase) if len(f.split) > 1]
+        if not several:
+            continue
+        finding = max(several, key=lambda one: one.seconds)
+        titles = ("done after", "I/O", "sync", "for ranks", "own code", "bytes")
+        columns = [Column(f"rank ({finding.episode.name})")]
+        columns += [Column(title, right=True) for title in titles]
+        ordered = sorted(finding.split, key=lambda one: -one.last_data_ns)
+        rows = [
+            (
+                one.name.removeprefix("rank "),
+                format_seconds((one.last_data_ns - finding.episode.start_ns) / 1e9),
+                *(
+                    format_seconds(seconds) if seconds else NONE
+                    for seconds in (
+                        one.io_seconds,
+                        one.sync_seconds,
+                        one.rank_seconds,
+                        one.between_seconds,
+                    )
+                ),
+                format_bytes(one.bytes),
+            )
+            for one in ordered[:_RANKS_SHOWN]
+        ]
+        terminal.print()
+        print_table(terminal, columns, rows)
+        if len(ordered) > _RANKS_SHOWN:
+            terminal.print(f"{plural(len(ordered) - _RANKS_SHOWN, 'earlier rank')} not shown")
+
+
+def _print_requests(terminal: Terminal, verdict: Verdict) -> None:
+    """Print the shape of each kind of request of the longest save and load."""
+    titles = ("count", "median size", "p50", "p99", "depth", "aligned", "if joined")
+    columns = [Column("requests"), *(Column(title, right=True) for title in titles)]
+    rows: list[Sequence[str]] = []
+    for finding in _longest(verdict):
+        for op, shape in finding.shapes.items():
+            is_data = op in ("read", "write")
+            rows.append(
+                (
+                    f"{finding.episode.name}: {op}",
+                    format_count(shape.count),
+                    format_bytes(shape.typical_bytes) if op != "sync" else NONE,
+                    format_seconds(shape.p50_us / 1e6),
+                    format_seconds(shape.p99_us / 1e6),
+                    f"{shape.depth:.1f}",
+                    format_share(shape.aligned_share, 1) if is_data else NONE,
+                    format_count(shape.joined_count) if is_data else NONE,
+                )
+            )
+        others = [
+            f"{op} {count:,}" for op, count in finding.ops.items() if op not in finding.shapes
+        ]
+        if others:
+            rows.append((f"{finding.episode.name}: {', '.join(others)}", *[""] * len(titles)))
+    if rows:
+        terminal.print()
+        _print_with_notes(terminal, columns, rows)
+
+
+def _print_with_notes(
+    terminal: Terminal, columns: Sequence[Column], rows: Sequence[Sequence[str]]
+) -> None:
+    """Print a table whose lines without numbers are notes below it."""
+    print_table(terminal, columns, [row for row in rows if row[1]])
+    for row in rows:
+        if not row[1]:
+            terminal.print(row[0])
+
+
+def _print_bytes(terminal: Terminal, verdict: Verdict) -> None:
+    """Print where the bytes of each longest save and load went, and how often."""
+    columns = [Column("bytes")]
+    columns += [
+        Column(title, right=True)
+        for title in ("moved", "different", "in a rank", "of tensors", "of none", "spare", "twice")
+    ]
+    rows = []
+    for finding in _longest(verdict):
+        amount = finding.amplification
+        counts = (
+            amount.moved_bytes,
+            amount.unique_bytes,
+            amount.rank_unique_bytes,
+            amount.tensor_bytes,
+            amount.foreign_bytes,
+            amount.spare_bytes,
+            amount.repeated_bytes,
+        )
+        rows.append(
+            (finding.episode.name, *(format_bytes(count) if count else NONE for count in counts))
+        )
+    if rows:
+        terminal.print()
+        print_table(terminal, columns, rows)
+
+
+def _longest(verdict: Verdict) -> Iterator[Finding]:
+    """Yield the longest save and the longest load."""
+    for phase in (Phase.SAVE, Phase.LOAD):
+        findings = verdict.of(phase)
+        if findings:
+            yield max(findings, key=lambda one: one.seconds)
+
+
+def _print_slowest(terminal: Terminal, verdict: Verdict) -> None:
+    columns = (Column("slowest"), Column("time", right=True), Column("what", shrink=True))
+    rows = []
+    for finding in _longest(verdict):
+        name, slow = finding.episode.name, finding.slowest
+        for request in slow.requests:
+            extent = f"{format_bytes(request.length)} at {format_count(request.offset)}, "
+            what = f"{extent if request.length else ''}{file_name(request.path)}"
+            what += f", {request.tensor}" if request.tensor else ""
+            what += f", rank {request.rank}" if request.rank >= 0 else ""
+            rows.append((f"{name}: {request.op}", format_seconds(request.seconds), what))
+        rank = finding.slowest_rank
+        if rank.gap_seconds > rank.seconds / 10:
+            what = f"before {rank.gap_before or 'the end'}"
+            what += f", {rank.name}" if len(finding.split) > 1 else ""
+            rows.append((f"{name}: no I/O", format_seconds(rank.gap_seconds), what))
+        for file in slow.files[:1]:
+            held = f"{plural(file.requests, 'request')}, {format_bytes(file.bytes)}"
+            rows.append(
+                (f"{name}: file", format_seconds(file.seconds), f"{file_name(file.path)}: {held}")
+            )
+        for tensor in slow.tensors[:1]:
+            held = f"{plural(tensor.requests, 'request')}, {format_bytes(tensor.bytes)}"
+            rows.append(
+                (f"{name}: tensor", format_seconds(tensor.seconds), f"{tensor.name}: {held}")
+            )
+    if rows:
+        terminal.print()
+        print_table(terminal, columns, rows)

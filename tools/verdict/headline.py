@@ -1,0 +1,300 @@
+"""The verdict on a trace in words: at most ten lines, each to fit the terminal."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from iotrace.replay.probe import Capability
+from iotrace.tools.advice import Advice
+from iotrace.tools.render import (
+    format_bytes,
+    format_count,
+    format_rate,
+    format_seconds,
+    format_share,
+    printable,
+    shorten,
+)
+from iotrace.traces.metadata import Metadata
+from iotrace.traces.phases import Phase
+from iotrace.traces.verdict.failures import Failure
+from iotrace.traces.verdict.shape import Shape
+from iotrace.traces.verdict.split import RankSplit
+from iotrace.traces.verdict.verdict import Finding, Verdict
+from iotrace.traces.words import plural
+
+_CAUSE = 0.4  # the part of the time from which on something is its cause
+_LATE = 0.1  # how much later than the others a rank is named the slowest
+_LARGE_BYTES = 1 << 20  # the largest that is probed
+_CACHE_FACTOR = 1.5  # faster than storage by this: the page cache
+
+
+def headline(
+    location: str,
+    metadata: Metadata,
+    verdict: Verdict,
+    advice: Sequence[Advice],
+    storage: Capability | None,
+) -> Iterator[tuple[str, str]]:
+    """Yield (label, sentence), the most telling first; each is to fit a line of 80 columns."""
+    saves, loads = verdict.of(Phase.SAVE), verdict.of(Phase.LOAD)
+    yield "trace", _what(location, metadata, saves, loads)
+    if verdict.failures.first_error or verdict.failures.first_short:
+        yield "error", _failures(verdict)
+    for findings in (saves, loads):
+        if not findings:
+            continue
+        worst = max(findings, key=lambda one: one.seconds)
+        yield worst.episode.name, _time(worst, findings)
+        if worst.data is not None:
+            cached = _cached(loads, verdict, storage) if findings is loads else ""
+            yield f"{worst.data.op}s", _requests(worst.data) + cached
+            if worst.data.is_round_trips and worst.data.rank_busy_seconds > _CAUSE * worst.seconds:
+                yield "cause", _round_trips(worst)
+        elif findings is loads and verdict.mapped_only:
+            mapped = plural(verdict.mapped_only, "file")
+            yield "reads", f"{mapped} mapped: what was read through it, and when, was not seen"
+    if storage is not None:
+        yield from _capabilities(storage, saves, loads)
+    if saves or loads:
+        yield "bytes", "; ".join([*_bytes(saves, "wrote"), *_bytes(loads, "read")])
+    if saves:
+        yield "durable", _durable(saves[-1])
+        yield from _background(saves)
+    slow = max(
+        (f for f in verdict.findings if f.slowest.requests),
+        key=lambda f: f.slowest.requests[0].seconds,
+        default=None,
+    )
+    if slow is not None:
+        yield "slowest", _slowest(slow)
+    if advice:
+        yield "change", f"{advice[0].change}"
+
+
+def _what(
+    location: str, metadata: Metadata, saves: Sequence[Finding], loads: Sequence[Finding]
+) -> str:
+    engines = dict.fromkeys(f.episode.engine for f in (*saves, *loads) if f.episode.engine)
+    parts = [", ".join(engines) or "no engine recognised"]
+    parts += [plural(len(saves), "save")] if saves else []
+    parts += [plural(len(loads), "load")] if loads else []
+    if not parts[1:]:
+        parts.append("no save and no load")
+    ranks = {one.process for finding in (*saves, *loads) for one in finding.split}
+    known = any(one.rank >= 0 for finding in (*saves, *loads) for one in finding.split)
+    parts += [plural(len(ranks), "rank" if known else "process")] if len(ranks) > 1 else []
+    systems = dict.fromkeys(mount.file_system for mount in metadata.mounts if mount.file_system)
+    parts += [", ".join(systems)] if systems else []
+    return f"{shorten(location, 32)}: {', '.join(parts)}"
+
+
+def _failures(verdict: Verdict) -> str:
+    failures = verdict.failures
+    first, short = failures.first_error, failures.first_short
+    if first is None:
+        assert short is not None
+        return (
+            f"{plural(failures.short, 'write')} fell short, first {_place(short)}: "
+            f"{format_count(short.moved)} of {format_count(short.length)} bytes"
+        )
+    text = f"{_errno_name(first)}: {_place(first)}"
+    if short is not None:
+        text += (
+            f"; before it a write moved {format_count(short.moved)} of "
+            f"{format_count(short.length)} bytes at {format_count(short.offset)}"
+        )
+    more = failures.errors - 1
+    return f"{text}; {plural(more, 'error')} more" if more else text
+
+
+def _errno_name(failure: Failure) -> str:
+    """Return `No space left on device (ENOSPC)`."""
+    number = failure.errno or 0
+    name = errno.errorcode.get(number)
+    return f"{os.strerror(number)} ({name})" if name else f"error {number}"
+
+
+def _place(failure: Failure) -> str:
+    where = f"{failure.op} of {file_name(failure.path)}"
+    if failure.length:
+        where = (
+            f"{failure.op} of {format_count(failure.length)} bytes at "
+            f"{format_count(failure.offset)} of {file_name(failure.path)}"
+        )
+    if failure.tensor:
+        where += f", tensor {failure.tensor}"
+    elif failure.after_tensor:
+        where += f", after tensor {failure.after_tensor}"
+    return where + (f", rank {failure.rank}" if failure.rank >= 0 else "")
+
+
+def file_name(path: str | None) -> str:
+    return printable(PurePosixPath(path).name or path) if path else "an unknown file"
+
+
+def _time(worst: Finding, findings: Sequence[Finding]) -> str:
+    """Return where the wall time of the longest save or load went, on its last rank."""
+    rank = worst.slowest_rank
+    text = format_seconds(worst.seconds)
+    if len(findings) > 1:
+        others = sorted(one.seconds for one in findings)
+        text += f" (step {worst.episode.step}; median {format_seconds(others[len(others) // 2])})"
+    text += f": {_shares(rank)}"
+    waits = [one.rank_seconds for one in worst.split if one is not rank]
+    least = 0.01 if _is_straggler(worst) else _LATE
+    if waits and max(waits) > least * worst.seconds:
+        text += f"; {rank.name} last, others wait {format_seconds(max(waits))}"
+    return text
+
+
+def _is_straggler(finding: Finding) -> bool:
+    """Is one rank clearly later with its data than the median one?"""
+    if len(finding.split) < 2:
+        return False
+    ends = sorted(one.last_data_ns for one in finding.split)
+    middle = ends[(len(ends) - 1) // 2]
+    return (ends[-1] - middle) / 1e9 > _LATE * finding.seconds
+
+
+def _shares(rank: RankSplit) -> str:
+    """Return `I/O 3 %, own code 97 %`, leaving out what is nothing."""
+    parts = [f"I/O {format_share(rank.io_seconds, rank.seconds)}"]
+    for seconds, what in (
+        (rank.sync_seconds, "syncs"),
+        (rank.rank_seconds, "other ranks"),
+        (rank.between_seconds, "own code"),
+    ):
+        if seconds > 0.005 * rank.seconds:
+            parts.append(f"{what} {format_share(seconds, rank.seconds)}")
+    return ", ".join(parts)
+
+
+def _requests(shape: Shape) -> str:
+    """Return `2,003 of 4.06 KiB, one at a time, 3.18 µs each = 1.01 GiB/s`."""
+    mean_bytes = shape.bytes / max(shape.count, 1)
+    size = format_bytes(mean_bytes if shape.is_mixed else shape.typical_bytes)
+    if shape.is_mixed:
+        size += f" (half <= {format_bytes(shape.typical_bytes)})"
+    depth = "one at a time" if shape.depth < 1.05 else f"{shape.depth:.1f} at a time"
+    each = format_seconds(shape.mean_us / 1e6)
+    rate = f" = {format_rate(shape.bytes, shape.busy_seconds)}" if shape.rate else ""
+    return f"{format_count(shape.count)} of {size}, {depth}, {each} each{rate}"
+
+
+def _round_trips(finding: Finding) -> str:
+    """Return `503 round trips of 3.88 ms = 1.95 s of 2.06 s: their number, not their size`."""
+    shape = finding.data
+    assert shape is not None
+    busy, whole = (format_seconds(s) for s in (shape.rank_busy_seconds, finding.seconds))
+    each = format_seconds(shape.mean_us / 1e6)
+    trips = plural(round(shape.rank_busy_seconds / (shape.mean_us / 1e6)), "round trip")
+    return f"{trips} of {each} = {busy} of {whole}: their number, not their size"
+
+
+def _capabilities(
+    storage: Capability, saves: Sequence[Finding], loads: Sequence[Finding]
+) -> Iterator[tuple[str, str]]:
+    """Yield what the storage gives to large requests, of the ops that occur."""
+    parts, depths = [], []
+    for op, used in (("write", saves), ("read", loads)):
+        best = storage.best(op, _LARGE_BYTES)
+        if used and best is not None:
+            way = "direct" if best.direct else "buffered"
+            parts.append(f"{way} {op}s {format_rate(best.durable_rate, 1)}")
+            depths.append(best.depth)
+    if parts:
+        depth = ", ".join(map(str, dict.fromkeys(depths)))
+        yield "here", f"{format_bytes(_LARGE_BYTES)}: {', '.join(parts)} (depth {depth})"
+
+
+def _bytes(findings: Sequence[Finding], verb: str) -> Iterator[str]:
+    """Yield the bytes of the last save or load against those needed, and the opens."""
+    if not findings:
+        return
+    last = findings[-1]
+    amount = last.amplification
+    notes = []
+    needed = amount.tensor_bytes - amount.spare_bytes
+    if needed > 0 and verb == "wrote":
+        factor = amount.moved_bytes / needed
+        times = f"{factor:.3g}x" if factor < 1000 else f"{factor:,.0f}x"
+        notes.append(f"{times} the tensors")
+    elif verb == "read" and amount.over_ranks:
+        notes.append(f"{amount.over_ranks:.3g}x")
+    if amount.repeated_bytes:
+        notes.append(f"{format_bytes(amount.repeated_bytes)} twice")
+    if amount.most_openers > 1:
+        notes.append(f"{file_name(amount.most_opened)} opened by {amount.most_openers} ranks")
+    elif amount.opens != amount.files:
+        notes.append(f"{plural(amount.opens, 'open')} of {plural(amount.files, 'file')}")
+    else:
+        notes.append(plural(amount.opens, "open"))
+    yield f"{verb} {format_bytes(amount.moved_bytes)} ({', '.join(notes)})"
+
+
+def _cached(loads: Sequence[Finding], verdict: Verdict, storage: Capability | None) -> str:
+    """Return what is known of the page cache's part in the reads, to be appended."""
+    share = verdict.cached_read_share
+    if share is not None and share > 0.5:
+        return f" (>= {format_share(share, 1)} cached)".replace(">= >", "> ")
+    reads = [f.shapes["read"] for f in loads if "read" in f.shapes]
+    best = storage.best("read") if storage else None
+    rate = max((shape.rate or 0 for shape in reads), default=0)
+    if best is not None and rate > _CACHE_FACTOR * best.rate:
+        return " (page cache: storage gives less)"
+    return ""
+
+
+def _durable(finding: Finding) -> str:
+    lasting = finding.durability
+    assert lasting is not None
+    if not lasting.files:
+        return "nothing was written"
+    if lasting.early:
+        text = f"no: {file_name(lasting.early[0])} is synced before its last write"
+    elif lasting.late_bytes:
+        text = f"no: {format_bytes(lasting.late_bytes)} written after the save returned"
+    elif not lasting.durable:
+        text = f"no: {lasting.synced} of {plural(lasting.files, 'file')} synced at return"
+    elif lasting.renamed and not lasting.folder_syncs:
+        text = "yes but the rename: its folder is not synced"
+    else:
+        text = f"yes: {plural(lasting.files, 'file')} synced at return"
+    if lasting.in_place and lasting.renamed:
+        return f"{text}; {lasting.in_place} in place, {lasting.renamed} renamed"
+    if lasting.in_place:
+        return f"{text}; in place: a kill leaves a torn file"
+    return f"{text}; renamed: a kill leaves the old file"
+
+
+def _background(saves: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    found = [f.background for f in saves if f.background and f.background.asynchronous]
+    if not found:
+        return
+    one = max(found, key=lambda behind: behind.blocked_seconds)
+    hidden = format_share(one.hidden_seconds, one.io_seconds)
+    yield (
+        "async",
+        f"call {format_seconds(one.call_seconds)}; {hidden} of {format_seconds(one.io_seconds)} "
+        f"of I/O behind the job, which waited {format_seconds(one.waited_seconds)}",
+    )
+
+
+def _slowest(finding: Finding) -> str:
+    request = finding.slowest.requests[0]
+    size = f" of {format_bytes(request.length)}" if request.length else ""
+    place = f" at {format_bytes(request.offset)}" if request.length else ""
+    text = (
+        f"{request.op}{size}{place}, {file_name(request.path)}: {format_seconds(request.seconds)}"
+    )
+    text += f", tensor {request.tensor}" if request.tensor else ""
+    if request.rank >= 0:
+        text += f"; rank {request.rank}"
+    if finding.imbalance is not None and finding.imbalance > 1 + _LATE:
+        heavy = max(finding.split, key=lambda one: one.bytes)
+        text += f"; {heavy.name} moves {finding.imbalance:.2g}x the mean"
+    return text
