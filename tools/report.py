@@ -8,7 +8,7 @@ from typing import Any
 
 from iotrace.replay.probe import Capability
 from iotrace.replay.sweep_result import SweepResult
-from iotrace.tools.advice import advise
+from iotrace.tools.advice.advise import advise
 from iotrace.tools.durations import format_duration
 from iotrace.tools.figures.sweep_figures import sweep_figures
 from iotrace.tools.figures.trace_figures import trace_figures

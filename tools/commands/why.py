@@ -11,7 +11,7 @@ import typer
 
 from iotrace.replay.probe import Capability, probe
 from iotrace.replay.probe_cache import load_probe, save_probe
-from iotrace.tools.advice import advise
+from iotrace.tools.advice.advise import advise
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.progress import progress

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from iotrace.replay.probe import Capability
-from iotrace.tools.advice import Advice
+from iotrace.tools.advice.advice import Advice
 from iotrace.tools.render import (
     NONE,
     Column,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from iotrace.replay.probe import Capability
-from iotrace.tools.advice import Advice
+from iotrace.tools.advice.advice import Advice
 from iotrace.tools.render import (
     format_bytes,
     format_count,

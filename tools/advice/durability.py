@@ -1,9 +1,24 @@
 """Advice on syncs, and on saves behind the job."""
-def _syncs(trace: str, finding: Finding) -> Iterator[Advice]:
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from iotrace.tools.advice.advice import Advice, knob, replay_command, share_of
+from iotrace.tools.render import format_bytes, format_seconds, format_share
+from iotrace.traces.verdict.verdict import Finding
+from iotrace.traces.words import plural
+
+# Below these shares of the time a remedy would not be felt.
+_SYNC_MATTERS = 0.2
+_WAIT_MATTERS = 0.15
+
+
+def syncs(trace: str, finding: Finding) -> Iterator[Advice]:
     """More syncs than files, and they count."""
     sync, lasting = finding.shapes.get("sync"), finding.durability
     rank = finding.slowest_rank
-    if sync is None or lasting is None or _share(rank.sync_seconds, finding) < _SYNC_MATTERS:
+    if sync is None or lasting is None or share_of(rank.sync_seconds, finding) < _SYNC_MATTERS:
         return
     engine = finding.episode.engine
     if sync.count > 2 * lasting.files:
@@ -12,34 +27,33 @@ def _syncs(trace: str, finding: Finding) -> Iterator[Advice]:
             f"{plural(sync.count, 'sync')} of {plural(lasting.files, 'file')} take "
             f"{format_share(rank.sync_seconds, rank.seconds)} of the time "
             f"({format_seconds(sync.p50_us / 1e6)} each)",
-            _replay(trace, finding, "--repeat 5"),
+            replay_command(trace, finding, "--repeat 5"),
             rank.sync_seconds * (1 - lasting.files / sync.count),
         )
     elif engine == "dcp":
         yield Advice(
             "dcp.async_save, so that the syncs do not hold up the job",
             f"syncs take {format_share(rank.sync_seconds, rank.seconds)} of the save",
-            _replay(trace, finding, "--repeat 5"),
+            replay_command(trace, finding, "--repeat 5"),
             rank.sync_seconds / 2,
         )
 
 
-def _early_sync(trace: str, finding: Finding) -> Iterator[Advice]:
+def early_sync(trace: str, finding: Finding) -> Iterator[Advice]:
+    """A file is written to after its last sync."""
     lasting = finding.durability
     if lasting is None or not lasting.early:
         return
-    knob = "flush the file object before fsync"
-    if finding.episode.engine == "dcp":
-        knob = "upgrade PyTorch to 2.14.1 or later: DCP then flushes .metadata before its fsync"
     yield Advice(
-        knob,
+        knob("sync last", finding),
         f"{lasting.early[0]} is written to after its last sync: a crash may lose that part",
         f"iotrace show {trace} --requests --limit 0",
         0.0,
     )
 
 
-def _not_durable(trace: str, finding: Finding) -> Iterator[Advice]:
+def not_durable(trace: str, finding: Finding) -> Iterator[Advice]:
+    """The save returned before its bytes were on storage."""
     lasting = finding.durability
     if lasting is None or lasting.durable or lasting.early or not lasting.files:
         return
@@ -48,26 +62,21 @@ def _not_durable(trace: str, finding: Finding) -> Iterator[Advice]:
         f"fsync each file after its last write{renaming}",
         f"{format_bytes(lasting.unsynced_bytes)} of {plural(lasting.files, 'file')} were in memory "
         "only when the save returned; the line 'write, durable' has the price",
-        _replay(trace, finding, "--repeat 5"),
+        replay_command(trace, finding, "--repeat 5"),
         0.0,
     )
 
 
-def _not_in_background(trace: str, finding: Finding) -> Iterator[Advice]:
+def not_in_background(trace: str, finding: Finding) -> Iterator[Advice]:
     """An asynchronous save that the job waited for."""
     behind = finding.background
     if behind is None or behind.waited_seconds < 0.5 * behind.io_seconds:
         return
     if behind.waited_seconds < _WAIT_MATTERS * max(behind.blocked_seconds, 1e-9):
         return
-    knob = "save less often, or give the write more of the step to hide in"
-    if finding.episode.engine == "datastates-llm":
-        knob = "a larger host cache (host_cache_size), so that the copy need not wait for the flush"
     yield Advice(
-        knob,
+        knob("wait less", finding),
         f"the job waited {format_seconds(behind.waited_seconds)} for the write to end",
         f"iotrace why {trace}",
         behind.waited_seconds / 2,
     )
-
-

@@ -1,14 +1,41 @@
 """Advice on how requests are made: their number, size and depth, and what goes on between them."""
-def _computing(trace: str, finding: Finding) -> Iterator[Advice]:
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log
+
+from iotrace.replay.probe import Capability, ProbePoint
+from iotrace.tools.advice.advice import Advice, knob, replay_command, share_of
+from iotrace.tools.render import format_bytes, format_count, format_seconds
+from iotrace.traces.phases import Phase
+from iotrace.traces.verdict.shape import SMALL_BYTES, Shape
+from iotrace.traces.verdict.verdict import Finding
+from iotrace.traces.words import plural
+
+# Below these shares of the time a remedy would not be felt.
+_IO_MATTERS = 0.2
+_CPU_RULES = 0.6
+
+_ONE_GAP = 0.5  # of the time without a request is one gap
+_FELT_SECONDS = 0.5  # a pause that is looked into
+_MANY = 200  # requests from which on their number may be the cause
+_JOINS_TO = 0.25  # of the requests are left after joining
+_SLAB_BYTES = 128 << 20  # TorchSnapshot's default
+_CLEARLY_FASTER = 1.5
+_CHECKSUM_BYTES_PER_SECOND = 4 << 30  # a serialiser that is not slower than this is no issue
+
+
+def computing(trace: str, finding: Finding) -> Iterator[Advice]:
     """Most of the time no request is in flight: storage is not the limit."""
     rank, data = finding.slowest_rank, finding.data
-    if data is None or _share(rank.between_seconds, finding) < _CPU_RULES:
+    if data is None or share_of(rank.between_seconds, finding) < _CPU_RULES:
         return
     engine, name = finding.episode.engine, finding.episode.name
     seconds = format_seconds(rank.between_seconds)
     io = format_seconds(rank.io_seconds + rank.sync_seconds)
     per_request = format_seconds(rank.between_seconds / max(data.count, 1))
-    proof = _replay(trace, finding, "--repeat 5")
+    proof = replay_command(trace, finding, "--repeat 5")
     small = data.typical_bytes < SMALL_BYTES
     if rank.gap_seconds > max(_ONE_GAP * rank.between_seconds, _FELT_SECONDS):
         gap = f"its {rank.gap_before}" if rank.gap_before else "the call returns"
@@ -39,22 +66,13 @@ def _computing(trace: str, finding: Finding) -> Iterator[Advice]:
         )
 
 
-def _many_small(trace: str, finding: Finding) -> Iterator[Advice]:
+def many_small(trace: str, finding: Finding) -> Iterator[Advice]:
     """Many adjacent small requests whose time counts."""
-    data, rank, engine = finding.data, finding.slowest_rank, finding.episode.engine
+    data, rank = finding.data, finding.slowest_rank
     if data is None or data.small_share < 0.5 or data.joined_count > _JOINS_TO * data.count:
         return
-    if _share(rank.io_seconds, finding) < _IO_MATTERS:
+    if share_of(rank.io_seconds, finding) < _IO_MATTERS:
         return
-    knob = "write through a buffer of 8 MiB or more, or join adjacent requests"
-    if finding.episode.phase == Phase.LOAD:
-        knob = "read the file in large pieces (or whole) and take tensors from memory"
-    elif engine == "torch.save":
-        knob = "torch.save into open(path, 'wb', buffering=8 << 20)"
-    elif engine == "torchsnapshot":
-        knob = "leave TORCHSNAPSHOT_DISABLE_BATCHING unset: small tensors are packed into slabs"
-    elif engine == "datastates-llm":
-        knob = "join the tensors of a rank into one buffer before the save"
     because = (
         f"{format_count(data.count)} {data.op}s of {format_bytes(data.typical_bytes)} are "
         f"adjacent: {format_count(data.joined_count)} would do"
@@ -63,15 +81,16 @@ def _many_small(trace: str, finding: Finding) -> Iterator[Advice]:
     if data.is_round_trips:  # a joined request is then one round trip too, not a longer copy
         left = max(finding.seconds - gain, 0.0)
         because += f", about {format_seconds(left)} instead of {format_seconds(finding.seconds)}"
-    yield Advice(knob, because, _replay(trace, finding, "--coalesce --repeat 5"), gain)
+    change = knob("join writes" if finding.episode.phase == Phase.SAVE else "join reads", finding)
+    yield Advice(change, because, replay_command(trace, finding, "--coalesce --repeat 5"), gain)
 
 
-def _depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator[Advice]:
+def depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator[Advice]:
     """One request at a time, where the probe gives clearly more once one thing is changed."""
-    data, rank, engine = finding.data, finding.slowest_rank, finding.episode.engine
+    data, rank = finding.data, finding.slowest_rank
     if storage is None or data is None or not data.rate or data.depth > 1.5:
         return
-    if _share(rank.io_seconds, finding) < _IO_MATTERS:
+    if share_of(rank.io_seconds, finding) < _IO_MATTERS:
         return
     kind, better, base = max(
         _gains(data, storage), key=lambda one: one[1].durable_rate, default=("", None, None)
@@ -80,18 +99,16 @@ def _depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator
         return
     # A slab, or a chunk of a larger tensor, is one write; up to 16 of them are in flight.
     large = data.typical_bytes > _SLAB_BYTES
-    of_snapshot = "MAX_CHUNK_SIZE" if large else "SLAB_SIZE_THRESHOLD"
-    knobs = {
-        ("dcp", Phase.SAVE): "FileSystemWriter(..., thread_count=4): several files at a time",
-        ("torchsnapshot", Phase.SAVE): (
-            f"TORCHSNAPSHOT_{of_snapshot}_BYTES_OVERRIDE=16777216: several writes at a time"
-        ),
-    }
-    several = "keep several requests in flight (threads, io_uring)"
-    several = knobs.get((engine or "", finding.episode.phase), several)
+    part = "MAX_CHUNK_SIZE" if large else "SLAB_SIZE_THRESHOLD"
+    saves = finding.episode.phase == Phase.SAVE
+    several = knob("overlap writes" if saves else "overlap reads", finding)
     size = format_bytes(better.size_bytes)
-    knob, now, option = {
-        "depth": (several, f"at depth {better.depth}, {{}} at depth 1", "--queue-depth 8"),
+    change, now, option = {
+        "depth": (
+            several.format(part=part),
+            f"at depth {better.depth}, {{}} at depth 1",
+            "--queue-depth 8",
+        ),
         "direct": ("write with O_DIRECT", "with O_DIRECT, {} buffered", "--direct"),
         "size": (
             f"{data.op} in requests of 1 MiB or more",
@@ -100,10 +117,10 @@ def _depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator
         ),
     }[kind]
     yield Advice(
-        knob,
+        change,
         f"{data.op}s go one at a time at {_rate(data.rate)}; this storage gives "
         f"{_rate(better.durable_rate)} {now.format(_rate(base.durable_rate))}",
-        _replay(trace, finding, f"{option} --repeat 5"),
+        replay_command(trace, finding, f"{option} --repeat 5"),
         rank.io_seconds * (1 - data.rate / better.durable_rate),
     )
 
@@ -137,7 +154,8 @@ def _gains(data: Shape, storage: Capability) -> Iterator[tuple[str, ProbePoint, 
             yield name, better, base
 
 
-def _opens(trace: str, finding: Finding) -> Iterator[Advice]:
+def opens(trace: str, finding: Finding) -> Iterator[Advice]:
+    """A file is opened again and again."""
     amount = finding.amplification
     per_file = amount.opens / max(amount.files * max(amount.most_openers, 1), 1)
     if per_file < 4 or amount.opens < 16:

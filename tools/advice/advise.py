@@ -40,17 +40,15 @@ def _full(location: str, verdict: Verdict) -> Iterator[Advice]:
 
 
 def _rules(trace: str, finding: Finding, storage: Capability | None) -> Iterator[Advice]:
-    yield from _computing(trace, finding)
-    yield from _many_small(trace, finding)
-    yield from _depth(trace, finding, storage)
-    yield from _syncs(trace, finding)
-    yield from _every_rank(trace, finding)
-    yield from _mapped(trace, finding)
-    yield from _spare(trace, finding)
-    yield from _early_sync(trace, finding)
-    yield from _not_durable(trace, finding)
-    yield from _opens(trace, finding)
-    yield from _not_in_background(trace, finding)
-    yield from _imbalance(trace, finding)
-
-
+    yield from computing(trace, finding)
+    yield from many_small(trace, finding)
+    yield from depth(trace, finding, storage)
+    yield from syncs(trace, finding)
+    yield from every_rank(trace, finding)
+    yield from mapped(trace, finding)
+    yield from spare(trace, finding)
+    yield from early_sync(trace, finding)
+    yield from not_durable(trace, finding)
+    yield from opens(trace, finding)
+    yield from not_in_background(trace, finding)
+    yield from imbalance(trace, finding)
