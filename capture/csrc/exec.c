@@ -25,7 +25,7 @@
 #define ENVIRONMENT_MAX 8192
 
 static struct {
-	const char *library; /* as the loader was given it */
+	const char *object; /* this library, as the loader was given it */
 	const char *variables[OWN_VARIABLES]; /* NAME=VALUE */
 	int count;
 } own;
@@ -53,7 +53,7 @@ static int find_library(struct dl_phdr_info *object, size_t bytes, void *unused)
 
 		if (object->dlpi_phdr[i].p_type == PT_LOAD && here >= first &&
 		    here < first + object->dlpi_phdr[i].p_memsz) {
-			own.library = copied(object->dlpi_name);
+			own.object = copied(object->dlpi_name);
 			return 1;
 		}
 	}
@@ -85,10 +85,10 @@ static const char *find_variable(char *const environment[], const char *name, si
 /* Is the library one of the entries, which spaces or colons separate? */
 static bool is_listed(const char *preload)
 {
-	size_t bytes = strlen(own.library);
+	size_t bytes = strlen(own.object);
 	const char *at = preload;
 
-	while (at && (at = strstr(at, own.library))) {
+	while (at && (at = strstr(at, own.object))) {
 		bool starts = at == preload || at[-1] == ' ' || at[-1] == ':';
 		char after = at[bytes];
 
@@ -126,7 +126,7 @@ static struct injection injection_for(char *const environment[])
 	struct injection injection = {0};
 	const char *entry;
 
-	if (!capture_is_on || !own.library)
+	if (!capture_is_on || !own.object)
 		return injection;
 	if (is_kept_out(environment))
 		return injection;
@@ -140,7 +140,7 @@ static struct injection injection_for(char *const environment[])
 	injection.preload = entry ? entry + strlen(PRELOAD) : NULL;
 	if (is_listed(injection.preload))
 		return injection;
-	injection.preload_bytes = strlen(PRELOAD) + strlen(own.library) + 2;
+	injection.preload_bytes = strlen(PRELOAD) + strlen(own.object) + 2;
 	if (injection.preload)
 		injection.preload_bytes += strlen(injection.preload);
 	injection.missing++;
@@ -155,7 +155,7 @@ static char *write_preload(char *text, struct injection injection)
 		at = stpcpy(at, injection.preload);
 		*at++ = ':';
 	}
-	strcpy(at, own.library);
+	strcpy(at, own.object);
 	return text;
 }
 
