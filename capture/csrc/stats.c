@@ -27,42 +27,40 @@ static __attribute__((noinline)) void append(struct record record, int at, const
 		log_append(&record, path.text, path.bytes);
 }
 
-/* Of storage only: programs look at folders and at what is not there all the time. */
-static void look_up_end(enum record_op op, uint64_t start_ns, int at, const char *path, mode_t mode,
-			int64_t result)
+/* The kernel of late takes no path for an empty one. */
+static bool is_descriptor(int at, const char *path, int flags)
 {
-	struct record record = look_up_record(op);
-
-	if (!start_ns || !(S_ISREG(mode) || S_ISBLK(mode)))
-		return;
-	record.start_ns = start_ns;
-	record.end_ns = now_ns();
-	record.result = result;
-	append(record, at, path);
+	return at >= 0 && flags & AT_EMPTY_PATH && (!path || !*path);
 }
 
-static bool is_descriptor(const char *path, int flags)
+/*
+ * Of storage only: programs look at folders and at what is not there all the
+ * time. After the call, so that the path is one that the kernel could read.
+ */
+static void look_up_end(struct record record, uint64_t start_ns, int at, const char *path,
+			int flags, mode_t mode)
 {
-	return flags & AT_EMPTY_PATH && path && !*path;
+	if (!start_ns || !(S_ISREG(mode) || S_ISBLK(mode)))
+		return;
+	if (is_descriptor(at, path, flags)) {
+		request_done((struct request){descriptor_file(at), start_ns, at}, record, 0);
+		return;
+	}
+	record.start_ns = start_ns;
+	record.end_ns = now_ns();
+	append(record, at, path);
 }
 
 #define PATH_STAT(type, name, parameters, early, arguments, at, flags)        \
 	EXPORT type look_up_##name parameters __asm__(#name);                 \
 	EXPORT type look_up_##name parameters                                 \
 	{                                                                     \
-		uint64_t start_ns;                                            \
-		type result;                                                  \
+		uint64_t start_ns = look_up_begin();                          \
+		type result = real.name arguments;                            \
                                                                               \
-		if (is_descriptor(path, flags) && at >= 0) {                  \
-			struct request request = request_begin(at);           \
-                                                                              \
-			return request_done(request, look_up_record(OP_STAT), \
-					    real.name arguments);             \
-		}                                                             \
-		start_ns = look_up_begin();                                   \
-		result = real.name arguments;                                 \
 		if (result == 0)                                              \
-			look_up_end(OP_STAT, start_ns, at, path, status->st_mode, 0); \
+			look_up_end(look_up_record(OP_STAT), start_ns, at, path, flags, \
+				    status->st_mode);                         \
 		return result;                                                \
 	}
 
@@ -84,19 +82,11 @@ EXPORT int look_up_statx(int at, const char *path, int flags, unsigned int mask,
 EXPORT int look_up_statx(int at, const char *path, int flags, unsigned int mask,
 			 struct statx *status)
 {
-	uint64_t start_ns;
-	int result;
+	uint64_t start_ns = look_up_begin();
+	int result = real.statx(at, path, flags, mask, status);
 
-	if (at >= 0 && is_descriptor(path, flags)) {
-		struct request request = request_begin(at);
-
-		return request_done(request, look_up_record(OP_STAT),
-				    real.statx(at, path, flags, mask, status));
-	}
-	start_ns = look_up_begin();
-	result = real.statx(at, path, flags, mask, status);
 	if (result == 0 && status->stx_mask & STATX_TYPE)
-		look_up_end(OP_STAT, start_ns, at, path, status->stx_mode, 0);
+		look_up_end(look_up_record(OP_STAT), start_ns, at, path, flags, status->stx_mode);
 	return result;
 }
 
@@ -107,10 +97,11 @@ EXPORT int look_up_statx(int at, const char *path, int flags, unsigned int mask,
 	{                                                                     \
 		uint64_t start_ns = look_up_begin();                          \
 		type result = real.name(path, key, value, bytes);             \
+		struct record record = look_up_record(OP_GETXATTR);           \
                                                                               \
+		record.result = result < 0 ? -errno : result;                 \
 		if (result >= 0 || errno == ENODATA)                          \
-			look_up_end(OP_GETXATTR, start_ns, AT_FDCWD, path, S_IFREG, \
-				    result < 0 ? -errno : result);            \
+			look_up_end(record, start_ns, AT_FDCWD, path, 0, S_IFREG); \
 		return result;                                                \
 	}
 

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define UNTOUCHED 1234
@@ -31,6 +32,7 @@
 	} while (0)
 
 static volatile unsigned long nowhere = 16; /* no memory is there */
+static const char *volatile no_path;
 static volatile int minus_one = -1;
 
 int main(int argc, char **argv)
@@ -39,6 +41,8 @@ int main(int argc, char **argv)
 	struct iovec parts = {buffer, 4};
 	int fd, copy;
 	void *bad = (void *)nowhere;
+	struct stat status;
+	struct statx extended;
 	FILE *stream;
 	char *env[] = {NULL};
 
@@ -56,6 +60,11 @@ int main(int argc, char **argv)
 	SHOW(preadv2(fd, &parts, 1, 0, 0x40000000));
 	SHOW(read(fd, bad, 4));
 	SHOW(pread(fd, buffer, 4, 0));
+	SHOW(stat(bad, &status));
+	SHOW(statx(fd, no_path, AT_EMPTY_PATH, STATX_BASIC_STATS, &extended)); /* since Linux 6.11 */
+	SHOW(statx(fd, bad, AT_EMPTY_PATH, STATX_BASIC_STATS, &extended));
+	SHOW(fstatat(fd, bad, &status, AT_EMPTY_PATH));
+	SHOW(getxattr(bad, "user.none", buffer, 4));
 	SHOW(lseek(fd, -1, SEEK_SET));
 	SHOW(lseek(fd, 3, SEEK_SET));
 	SHOW(ftruncate(fd, -1));
