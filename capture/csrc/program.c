@@ -7,6 +7,9 @@
 
 #define HEAD_BYTES 1024 /* program headers follow the first; the loader's name follows them */
 
+/* What is no program may be a pipe that nobody writes to: execve would not wait for it. */
+#define LOOK_ONLY (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64
 #elif defined(__aarch64__)
@@ -47,6 +50,12 @@ static bool is_loader(const char *path)
 	return strncmp(name, "ld-", 3) == 0 || strncmp(name, "ld.so", 5) == 0;
 }
 
+/* The file says where its parts are, and may say anything: no sum that could wrap. */
+static bool is_within(uint64_t offset, uint64_t length, size_t bytes)
+{
+	return offset <= bytes && length <= bytes - offset;
+}
+
 static enum unwatched_reason reason_of_binary(const char *head, size_t bytes, const char *path)
 {
 	const Elf64_Ehdr *elf = (const Elf64_Ehdr *)head;
@@ -55,15 +64,14 @@ static enum unwatched_reason reason_of_binary(const char *head, size_t bytes, co
 	    elf->e_machine != OWN_MACHINE)
 		return UNWATCHED_FOREIGN;
 	for (size_t i = 0; i < elf->e_phnum; i++) {
-		size_t place = elf->e_phoff + i * sizeof(Elf64_Phdr);
 		Elf64_Phdr header;
 
-		if (place + sizeof(header) > bytes)
+		if (!is_within(elf->e_phoff, (i + 1) * sizeof(header), bytes))
 			return WATCHABLE; /* not known: no false alarm */
-		memcpy(&header, head + place, sizeof(header));
+		memcpy(&header, head + elf->e_phoff + i * sizeof(header), sizeof(header));
 		if (header.p_type != PT_INTERP)
 			continue;
-		if (header.p_offset + header.p_filesz <= bytes &&
+		if (is_within(header.p_offset, header.p_filesz, bytes) &&
 		    memmem(head + header.p_offset, header.p_filesz, "musl", 4))
 			return UNWATCHED_FOREIGN;
 		return WATCHABLE;
@@ -95,8 +103,8 @@ enum unwatched_reason program_reason(int at, const char *path, int flags, char *
 	for (int depth = 0; depth < 5; depth++) {
 		char head[HEAD_BYTES] __attribute__((aligned(8)));
 		struct stat file;
-		bool by_fd = !*path && flags & AT_EMPTY_PATH;
-		int fd = by_fd ? at : (int)RAW(SYS_openat, at, path, O_RDONLY | O_CLOEXEC);
+		bool by_fd = flags & AT_EMPTY_PATH && !*path;
+		int fd = by_fd ? at : (int)RAW(SYS_openat, at, path, LOOK_ONLY);
 		long bytes = -1;
 		bool gains = false;
 

@@ -119,7 +119,9 @@ void roster_exec(const char *path)
 {
 	struct roster_entry entry = {.kind = ROSTER_EXEC};
 
-	append(&entry, path ? path : "");
+	if (!path || RAW(SYS_faccessat, AT_FDCWD, path, F_OK) == -EFAULT)
+		path = ""; /* the kernel will refuse it */
+	append(&entry, path);
 }
 
 void roster_stayed(void)

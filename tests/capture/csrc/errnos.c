@@ -8,6 +8,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -23,6 +24,12 @@
 
 #define UNTOUCHED 1234
 
+#if defined(__x86_64__)
+#define MACHINE EM_X86_64
+#elif defined(__aarch64__)
+#define MACHINE EM_AARCH64
+#endif
+
 #define SHOW(call)                                                            \
 	do {                                                                  \
 		long result_;                                                 \
@@ -34,6 +41,28 @@
 static volatile unsigned long nowhere = 16; /* no memory is there */
 static const char *volatile no_path;
 static volatile int minus_one = -1;
+
+/* A program that names its loader far before its first byte: no sum of the two numbers tells. */
+static void make_damaged(const char *path)
+{
+	const Elf64_Off before = 64 << 20; /* lower than a stack reaches */
+	struct {
+		Elf64_Ehdr elf;
+		Elf64_Phdr loader;
+	} program = {
+		.elf = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+			.e_type = ET_DYN,
+			.e_machine = MACHINE,
+			.e_phoff = sizeof(Elf64_Ehdr),
+			.e_phentsize = sizeof(Elf64_Phdr),
+			.e_phnum = 1},
+		.loader = {.p_type = PT_INTERP, .p_offset = -before, .p_filesz = before + 100},
+	};
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0700);
+
+	if (fd < 0 || write(fd, &program, sizeof(program)) != sizeof(program) || close(fd) != 0)
+		exit(1);
+}
 
 int main(int argc, char **argv)
 {
@@ -124,6 +153,11 @@ int main(int argc, char **argv)
 	SHOW(execve("/no/such/program", env, env));
 	SHOW(execl("/no/such/program", "x", (char *)NULL));
 	SHOW(execvp("no-such-program", argv));
+	SHOW(execve(bad, env, env));
+	SHOW(mkfifo("pipe", 0700));
+	SHOW(execve("pipe", env, env));
+	make_damaged("damaged");
+	SHOW(execve("damaged", env, env));
 	SHOW(posix_spawn(NULL, "/no/such/program", NULL, NULL, env, env));
 	fprintf(stderr, "to stderr\n");
 	fflush(stdout);
