@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from iotrace.capture.collector import collect
-from iotrace.capture.hooks.counters import FILES_MAX, SYS_CACHESTAT, files_of, mincore
+from iotrace.capture.hooks.counters import (
+    FILES_MAX,
+    MINCORE_BYTES_MAX,
+    SYS_CACHESTAT,
+    Counters,
+    files_of,
+    mincore,
+)
 from iotrace.traces.check import check_trace
 from iotrace.traces.counters import (
     FILE_COUNTERS,
@@ -21,7 +33,11 @@ from iotrace.traces.trace import Trace
 
 from .hooked_job import run_job
 
+if TYPE_CHECKING:
+    from iotrace.capture.hooks.emit import Emitter
+
 JOB = Path(__file__).parent / "jobs" / "counted.py"
+LOCKED_JOB = Path(__file__).parent / "jobs" / "locked.py"
 PAYLOAD_BYTES = 8 << 20
 PAGE_BYTES = mmap.PAGESIZE
 
@@ -130,3 +146,64 @@ def test_the_hook_makes_no_request_of_the_job(trace: Trace, folder: Path) -> Non
     rows = trace.where(trace.row_mask(layer="request", op="open"))
     opens = [path for path in rows.strings("path") if path == str(folder / "x.pt")]
     assert len(opens) == 3  # save, sync, load
+
+
+def test_a_job_keeps_the_lock_on_the_file_that_it_saves(tmp_path: Path) -> None:
+    """To close any descriptor of a file ends the POSIX locks that the process has on it."""
+    job = run_job(tmp_path / "logs", LOCKED_JOB, tmp_path / "x.pt")
+    assert job.done.stdout == "kept\n"
+    before, after = job.notes("counter")
+    assert before["file"] == after["file"] == {}
+    assert before["process"]["resident_bytes"] > 0
+
+
+@contextmanager
+def any_user() -> Iterator[None]:
+    """Go on as a user who owns nothing."""
+    if os.getuid() != 0:
+        pytest.skip("to be another user needs root")
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_file_of_somebody_else_is_not_called_cached(tmp_path: Path) -> None:
+    """The kernel calls all of it cached, to keep a secret."""
+    path = tmp_path / "x"
+    path.write_bytes(b"x" * 5 * PAGE_BYTES)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        libc = ctypes.CDLL(None)
+        with any_user():
+            assert mincore(libc, file.fileno()) is None
+        assert mincore(libc, file.fileno()) is not None
+
+
+class NoCachestat(Counters):
+    """As on kernels before 6.5."""
+
+    def _cachestat(self, fd: int) -> None:
+        """Tell nothing."""
+
+
+def test_older_kernels_are_not_asked_about_large_files(tmp_path: Path) -> None:
+    """To look at each page takes time out of the job."""
+    counters = NoCachestat(cast("Emitter", None))  # nothing is written here
+    (tmp_path / "small").write_bytes(b"x")
+    assert counters._cache(str(tmp_path)) == {"cached_bytes": PAGE_BYTES}
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(MINCORE_BYTES_MAX)
+    assert counters._cache(str(tmp_path)) == {}
+
+
+def test_only_files_are_opened(tmp_path: Path) -> None:
+    """Whoever waits for a reader of a pipe would take the hook for it."""
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "x").touch()
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as here:
+        here.bind(str(tmp_path / "socket"))
+        assert list(files_of(str(tmp_path))) == [str(tmp_path / "below" / "x")]
