@@ -149,7 +149,7 @@ void landing_teardown(struct loop *loop);
 void landing_take(struct loop *loop, struct slot *slot);
 void landing_give(struct loop *loop, const struct slot *slot);
 
-/* transfer.c: the bytes of one data request */
+/* pieces.c: what is moved in place and what is copied */
 struct transfer_needs {
 	int64_t segments, copied_bytes;
 };
@@ -158,6 +158,8 @@ struct transfer_needs {
 struct transfer_needs transfer_survey(const struct loop *loop, const struct loop_request *request);
 /* Whether the request needs a staging buffer. */
 bool transfer_is_staged(const struct loop *loop, const struct loop_request *request);
+
+/* transfer.c: the bytes of one data request */
 void transfer_begin(struct slot *slot);
 /* Memory that the first transfer of a request lands in, so as not to be cut; 0: none. */
 int64_t transfer_landing(const struct loop *loop, const struct loop_request *request);
