@@ -16,13 +16,12 @@ import numpy.typing as npt
 from iotrace.replay._loop import ffi, lib
 from iotrace.replay.executors.executor import LoopOptions, LoopReport, Run
 from iotrace.replay.job import TIMING, Job, check_job
+from iotrace.replay.memory import affordable_tape_bytes
 from iotrace.traces.errors import PlanError, ReplayError
 
-TAPE_BYTES = 1 << 28
 # Contiguous bytes behind any position: the most one system call moves.
 SPAN_BYTES = 1 << 31
 _STOP_POLL_SECONDS = 0.05
-_TAPE_MEMORY_SHARE = 64  # of the memory there is; what reads land in takes one to four more
 
 _FEATURES = {
     "single issuer": lib.LOOP_FEATURE_SINGLE_ISSUER,
@@ -56,7 +55,7 @@ class Tape:
     def __init__(
         self, size_bytes: int | None = None, seed: int = 0, span_bytes: int = SPAN_BYTES
     ) -> None:
-        wanted = _affordable_tape_bytes() if size_bytes is None else size_bytes
+        wanted = affordable_tape_bytes() if size_bytes is None else size_bytes
         error = ffi.new("int *")
         tape = lib.tape_new(wanted, span_bytes, seed % 2**64, error)
         if tape == ffi.NULL:
@@ -243,16 +242,6 @@ def _checked(result: int, path: str | None = None) -> int:
     return int(result)
 
 
-def _affordable_tape_bytes() -> int:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of the control group
-        try:
-            memory = min(memory, int(Path("/sys/fs/cgroup", limit).read_text()))
-        except (OSError, ValueError):
-            continue  # not there, or "max"
-    return min(TAPE_BYTES, memory // _TAPE_MEMORY_SHARE)
-
-
 def _run(
     function: Callable[..., int], job: Job, tape: Tape, root_fd: int, options: LoopOptions
 ) -> Run:
@@ -345,6 +334,7 @@ def _c_options(job: Job, root_fd: int, options: LoopOptions) -> Any:
             "queue_depth": options.queue_depth,
             "stream_count": job.stream_count,
             "staging_bytes": options.staging_bytes,
+            "landing_bytes": options.landing_bytes,
             "start_ns": options.start_ns,
             "round_trip_ns": options.round_trip_ns,
             "root_fd": root_fd,
@@ -398,6 +388,7 @@ def _report(report: Any) -> LoopReport:
         submissions=report.submissions,
         resubmissions=report.resubmissions,
         retries=report.retries,
+        cut_reads=report.cut_reads,
         staged_bytes=report.staged_bytes,
         mismatched_bytes=report.mismatched_bytes,
         first_mismatch=_index(report.first_mismatch),

@@ -13,7 +13,7 @@ from iotrace.replay.executors.executor import Executor, LoopOptions, Run
 from iotrace.replay.fold import Fold, fold
 from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.job import Op
-from iotrace.replay.loop import SPAN_BYTES, TAPE_BYTES, Tape, open_beneath
+from iotrace.replay.loop import SPAN_BYTES, Tape, open_beneath
 from iotrace.replay.measure import (
     describe_request,
     find_errors,
@@ -22,6 +22,7 @@ from iotrace.replay.measure import (
     moved_by,
     phase_seconds,
 )
+from iotrace.replay.memory import TAPE_BYTES, affordable_landing_bytes
 from iotrace.replay.options import ReplayOptions, choose_executor
 from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared, prepare, steady_files
@@ -136,6 +137,13 @@ class _Session:
         workers = self.options.workers if self.group.size == 1 else self.group.size
         return fold(self.plan.streams, job.job.requests, workers)
 
+    def _workers_here(self, folded: Fold) -> int:
+        """Return how many workers share this machine's memory."""
+        if self.group.size == 1:
+            return max(folded.count, 1)
+        host = os.uname().nodename
+        return self.group.gather(host).count(host)
+
     def sync(self) -> float:
         """Sync every written file; return how long that took, in seconds."""
         return _sync_files(self.plan, self.workspace.fd, self.options.round_trip_seconds)
@@ -148,15 +156,16 @@ class _Session:
     def run(self, job: Schedule, check_reads: bool = False) -> tuple[Run, Prepared]:
         """Run a job once on fresh files."""
         prepared = once(self.group, self._prepare)
+        folded = self.fold(job)
         options = LoopOptions(
             queue_depth=self.options.queue_depth,
+            landing_bytes=affordable_landing_bytes(self._workers_here(folded)),
             check_reads=check_reads,
             registered_buffers=self.options.registered_buffers,
             registered_files=self.options.registered_files,
             stop_on_error=self.options.stop_on_error,
             round_trip_ns=round(self.options.round_trip_seconds * 1e9),
         )
-        folded = self.fold(job)
         fresh_bytes = loaded_bytes(self.plan.requests, len(self.plan.streams))
         if self.options.allocate != "fresh":
             fresh_bytes[:] = 0

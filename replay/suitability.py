@@ -71,13 +71,18 @@ def stayed_warm(one: Repetition, target: Target) -> tuple[str, ...]:
 
 def surprises(one: Repetition) -> tuple[str, ...]:
     """Return what else a run did otherwise than asked, as measured after it."""
-    report = one.report
-    if report.in_flight_limit >= report.in_flight_wanted:
-        return ()
-    return (
-        f"queue depth not reached: at most {report.in_flight_limit} of "
-        f"{report.in_flight_wanted} requests were in flight",
-    )
+    report, found = one.report, []
+    if report.in_flight_limit < report.in_flight_wanted:
+        found.append(
+            f"queue depth not reached: at most {report.in_flight_limit} of "
+            f"{report.in_flight_wanted} requests were in flight"
+        )
+    if report.cut_reads:
+        found.append(
+            f"{plural(report.cut_reads, 'read')} cut: the memory for what is in flight holds no "
+            "more at a time; lower --queue-depth or --workers"
+        )
+    return tuple(found)
 
 
 def cached_direct(plan: Plan, root_fd: int, target: Target) -> tuple[str, ...]:

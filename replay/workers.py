@@ -272,6 +272,7 @@ def join_reports(reports: Sequence[LoopReport]) -> LoopReport:
         submissions=sum(one.submissions for one in reports),
         resubmissions=sum(one.resubmissions for one in reports),
         retries=sum(one.retries for one in reports),
+        cut_reads=sum(one.cut_reads for one in reports),
         staged_bytes=sum(one.staged_bytes for one in reports),
         mismatched_bytes=sum(one.mismatched_bytes for one in reports),
         first_mismatch=_least(one.first_mismatch for one in reports),

@@ -15,43 +15,43 @@
 
 #include "loop.h"
 
-/* More than the longest read of the kernel, so that one at a time is never cut for want of it. */
-#define BUDGET_BYTES ((INT64_C(2) << 30) + (1 << 20))
-#define BUDGET_TAPES 4 /* all workers: so many times the tape, which is a share of the memory, */
-#define BUDGET_LEAST_BYTES (INT64_C(128) << 20) /* but this for each, */
-#define CHUNK_LEAST_BYTES (64 << 10)            /* and this for each request */
+#define CHUNK_LEAST_BYTES (64 << 10)
 
-static int64_t clamp(int64_t n, int64_t least, int64_t most)
+/* The part of the tape's size that is this worker's. */
+static int64_t tape_share(const struct loop *loop)
 {
-	if (n > most)
-		n = most;
-	return n < least ? least : n;
+	uint32_t workers = loop->shared ? loop->progress->workers : 0;
+
+	return tape_bytes(loop->tape) / (workers ? workers : 1);
 }
 
 /*
- * Memory for reads of up to `longest` bytes, in all no less than this worker's share of the
- * tape's size. Reads that the budget leaves no room for are cut.
+ * Each request in flight has room for the longest read, of `longest` bytes, as far as
+ * `landing_bytes` goes; a read longer than its room is cut, and counted.
+ *
+ * All together have no less than the tape, which is longer than caches are.
  */
 int landing_setup(struct loop *loop, int64_t longest)
 {
 	struct landing *landing = &loop->landing;
-	int64_t workers = loop->shared && loop->progress->workers ? loop->progress->workers : 1;
-	int64_t share = tape_bytes(loop->tape) / workers;
-	int64_t one = clamp(longest + 2 * DIRECT_BLOCK_BYTES, 0, BUDGET_BYTES);
-	int64_t budget = clamp(clamp(BUDGET_TAPES * share, BUDGET_LEAST_BYTES, BUDGET_BYTES), one,
-			       BUDGET_BYTES);
-	int64_t bytes = clamp(one * loop->slot_count, share, budget);
+	int64_t bytes = (longest + 2 * DIRECT_BLOCK_BYTES) * loop->slot_count;
+	int64_t most = loop->options->landing_bytes, least = tape_share(loop), chunk;
 	int error;
 
 	landing->users = calloc(loop->slot_count, sizeof(*landing->users));
 	if (!landing->users)
 		return -ENOMEM;
 	landing->chunk_count = loop->slot_count;
-	bytes = clamp(bytes / landing->chunk_count, CHUNK_LEAST_BYTES, BUDGET_BYTES);
-	bytes &= -(int64_t)DIRECT_BLOCK_BYTES;
-	error = tape_sink(loop->tape, bytes * landing->chunk_count, &landing->base);
+	if (most && bytes > most)
+		bytes = most;
+	if (bytes < least)
+		bytes = least;
+	chunk = bytes / landing->chunk_count & -(int64_t)DIRECT_BLOCK_BYTES;
+	if (chunk < CHUNK_LEAST_BYTES)
+		chunk = CHUNK_LEAST_BYTES;
+	error = tape_sink(loop->tape, chunk * landing->chunk_count, &landing->base);
 	if (!error)
-		landing->chunk_bytes = bytes;
+		landing->chunk_bytes = chunk;
 	return error;
 }
 

@@ -216,6 +216,7 @@ struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake)
 	slot->request = &loop->job->requests[slot->index];
 	slot->start_ns = now;
 	slot->resubmissions = slot->retries = slot->staged_bytes = slot->mismatched_bytes = 0;
+	slot->cut = false;
 	slot->staged = transfer_is_staged(loop, slot->request);
 	if (slot->staged)
 		slot->staging = loop->free_staging[--loop->staging_free];
@@ -299,6 +300,7 @@ static void account(struct loop *loop, const struct slot *slot)
 		(struct loop_timing){ slot->start_ns, slot->end_ns, slot->result };
 	report->resubmissions += slot->resubmissions;
 	report->retries += slot->retries;
+	report->cut_reads += slot->cut;
 	report->staged_bytes += slot->staged_bytes;
 	report->mismatched_bytes += slot->mismatched_bytes;
 	if (slot->mismatched_bytes)

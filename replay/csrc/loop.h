@@ -31,6 +31,7 @@ struct slot {
 	int64_t start_ns, end_ns, result;
 	int fd;
 	bool staged, vectored;
+	bool cut; /* what it reads does not fit where it lands */
 	uint8_t *staging;
 	uint8_t *landing;      /* what it reads lands in so many bytes of its own, */
 	int64_t landing_bytes; /* 0: it reads nothing */

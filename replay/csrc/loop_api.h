@@ -114,6 +114,7 @@ struct loop_options {
 	uint32_t queue_depth;       /* per stream, >= 1 */
 	uint32_t stream_count;
 	int64_t staging_bytes;      /* per staged request, a multiple of 4096; 0: what is needed */
+	int64_t landing_bytes;      /* most memory that reads land in; 0: what is needed */
 	int64_t start_ns;           /* CLOCK_MONOTONIC: nothing starts earlier; 0: at once */
 	int64_t round_trip_ns;      /* every request but EVICT is held so much longer; 0: none is */
 	int32_t root_fd;            /* directory; no path leaves it */
@@ -133,6 +134,7 @@ struct loop_report {
 	uint64_t submissions;       /* io_uring_enter calls that submitted */
 	uint64_t resubmissions;     /* continuations of short transfers */
 	uint64_t retries;           /* EAGAIN, EINTR */
+	uint64_t cut_reads;         /* done in several calls: landing_bytes did not go so far */
 	uint64_t staged_bytes;      /* copied into or out of staging buffers */
 	uint64_t mismatched_bytes;  /* check_reads: bytes that differ */
 	int64_t first_mismatch;     /* lowest index of such a request, or -1 */

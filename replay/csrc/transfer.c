@@ -119,7 +119,10 @@ static uint8_t *land(struct slot *slot, struct cursor *cursor, struct run *run,
 		place += (at - (int64_t)(uintptr_t)(slot->landing + place)) &
 			 (DIRECT_BLOCK_BYTES - 1);
 	}
-	run->length = min64(run->length, slot->landing_bytes - place);
+	if (run->length > slot->landing_bytes - place) {
+		slot->cut = true;
+		run->length = slot->landing_bytes - place;
+	}
 	if (run->length <= 0)
 		return NULL;
 	cursor_move(cursor, run->length);

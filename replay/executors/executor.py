@@ -23,6 +23,8 @@ class LoopOptions:
         staging_bytes: buffer per request whose data are copied or checked, a multiple of
             4096; 0: what the largest such request needs. A request larger than its buffer
             is cut.
+        landing_bytes: most memory that what is read lands in, but no less than the tape and 64
+            KiB per request in flight; 0: what is needed. A read that needs more is cut.
         start_ns: CLOCK_MONOTONIC time at which the first request may start, so that workers
             start together after their set-up; 0: at once.
         check_reads: compare what was read with the tape, outside the timed part.
@@ -37,6 +39,7 @@ class LoopOptions:
 
     queue_depth: int = 1
     staging_bytes: int = 0
+    landing_bytes: int = 0
     start_ns: int = 0
     check_reads: bool = False
     registered_buffers: bool = True
@@ -59,6 +62,7 @@ class LoopReport:
         submissions: io_uring_enter calls that submitted something.
         resubmissions: continuations of short transfers.
         retries: EAGAIN and EINTR answered by another try.
+        cut_reads: reads done in several calls, because `landing_bytes` did not go so far.
         staged_bytes: bytes copied into or out of staging buffers.
         mismatched_bytes: bytes read that differ from the tape (only with check_reads).
         first_mismatch: lowest index of a request with such bytes, or None.
@@ -76,6 +80,7 @@ class LoopReport:
     submissions: int = 0
     resubmissions: int = 0
     retries: int = 0
+    cut_reads: int = 0
     staged_bytes: int = 0
     mismatched_bytes: int = 0
     first_mismatch: int | None = None

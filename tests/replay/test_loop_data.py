@@ -121,6 +121,27 @@ def test_a_staged_request_larger_than_its_buffer_is_cut(
     assert done.report.mismatched_bytes == 0 and done.report.first_error is None
 
 
+@pytest.mark.parametrize(
+    ("landing_bytes", "depth", "cut"), [(0, 4, 0), (64 * MIB, 4, 0), (8 * MIB, 4, 4), (MIB, 1, 4)]
+)
+def test_a_read_longer_than_its_part_of_the_memory_is_cut_and_counted(
+    executor: Executor, tape: Tape, root: Path, landing_bytes: int, depth: int, cut: int
+) -> None:
+    """A load of large reads must not take all memory, nor be replayed as others unsaid."""
+    length = 4 * MIB + 100
+    (root / "a").write_bytes(tape.read(0, 0, 2 * length))
+    job = JobBuilder()
+    handle = job.open("a", os.O_RDONLY)
+    for number in range(4):
+        job.read(handle, 8192 * number, length)
+    job.read(handle, 0, 4096)
+    job.close(handle)
+    options = LoopOptions(queue_depth=depth, landing_bytes=landing_bytes)
+    done = run(executor, job.build(), tape, root, options)
+    assert done.timings["result"].tolist() == [0, *[length] * 4, 4096, 0]
+    assert done.report.cut_reads == cut
+
+
 READS: dict[str, tuple[int, list[Piece], int]] = {
     "one piece": (os.O_RDONLY, [(0, 8192, 20480)], 0),
     "one piece, direct": (READ_DIRECT, [(0, 8192, 20480)], 0),

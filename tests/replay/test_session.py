@@ -27,6 +27,7 @@ from iotrace.replay.result import Outcome, RecordedSummary
 from iotrace.replay.schedule import schedule
 from iotrace.replay.session import replay
 from iotrace.replay.sketch import sketch, sketch_trace
+from iotrace.replay.suitability import surprises as found_otherwise
 from iotrace.replay.target import probe_target
 from iotrace.replay.transforms.align import Align
 from iotrace.replay.transforms.coalesce import Coalesce
@@ -285,6 +286,16 @@ def test_direct_io_stays_out_of_the_page_cache(tmp_path: Path) -> None:
         fd = os.open(Path(str(outcome.workspace)) / "a", os.O_RDONLY)
         assert resident_bytes(fd) == expected
         os.close(fd)
+
+
+def test_what_kept_requests_from_being_as_recorded_is_said(tmp_path: Path) -> None:
+    """Numbers of reads that were cut, or came one by one, are not those of the recording."""
+    one = run(sketch(SAVE_AND_LOAD), tmp_path).repetitions[0]
+    assert found_otherwise(one) == ()
+    less = replace(one.report, in_flight_wanted=8, in_flight_limit=2, cut_reads=3)
+    depth, reads = found_otherwise(replace(one, report=less))
+    assert "at most 2 of 8 requests" in depth
+    assert reads.startswith("3 reads cut:") and "--queue-depth" in reads
 
 
 def test_a_folder_where_a_file_should_be_is_the_error_that_is_told(tmp_path: Path) -> None:

@@ -205,6 +205,9 @@ static void run(struct tape *tape, const struct trial *trial, uint8_t *file, uin
 		transfer_prepare(&loop, slot);
 	}
 	CHECK(slot->result == trial->request.length);
+	CHECK(trial->tight || !slot->cut);
+	if (trial->request.piece_count == 1 && landing_bytes && !slot->staged)
+		CHECK(slot->cut == (landing_bytes < trial->request.length));
 }
 
 static void test_writes(struct tape *tape, uint8_t *file, uint8_t *wanted, uint8_t *staging)
