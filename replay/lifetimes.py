@@ -8,6 +8,7 @@ import numpy.typing as npt
 from iotrace.replay.files import empties_of
 from iotrace.replay.intervals import running_max
 from iotrace.replay.job import DATA_OPS, Op
+from iotrace.replay.names import Names
 from iotrace.replay.pieces import Ints, Rows, spread
 from iotrace.replay.plan import Plan
 
@@ -129,23 +130,18 @@ def _renewals(owner: Ints, lives: Rows, scale: int) -> Ints:
 
 def last_names(plan: Plan) -> dict[int, int]:
     """Return, per file that loses its last name, the request that takes it."""
-    names: dict[str, int] = {}
+    names = Names()
     count: dict[int, int] = {}
     gone: dict[int, int] = {}
 
     def bind(name: str, file: int, place: int) -> None:
         release(name, place)
-        names[name] = file
+        names.bind(name, file)
         count[file] = count.get(file, 0) + 1
         gone.pop(file, None)
 
-    def move(directory: str, target: str) -> None:
-        below = directory + "/"
-        for name in [name for name in names if name.startswith(below)]:
-            names[target + name[len(directory) :]] = names.pop(name)
-
     def release(name: str, place: int) -> None:
-        file = names.pop(name, None)
+        file = names.unbind(name)
         if file is not None:
             count[file] -= 1
             if not count[file]:
@@ -157,13 +153,13 @@ def last_names(plan: Plan) -> dict[int, int]:
     for place, op, file, path, target in zip(*(c.tolist() for c in columns), strict=True):
         name = plan.paths[path]
         if file < 0:
-            move(name, plan.paths[target])
+            names.move_directory(name, plan.paths[target])
         elif op == Op.UNLINK:
             release(name, place)
         elif op in (Op.RENAME, Op.LINK):
-            bind(plan.paths[target], file, place)
             if op == Op.RENAME:
-                release(name, place)
-        elif names.get(name) != file:
+                release(name, place)  # first: a file may be renamed to the name it has
+            bind(plan.paths[target], file, place)
+        elif names.file(name) != file:
             bind(name, file, place)
     return gone

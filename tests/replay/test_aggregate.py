@@ -102,6 +102,13 @@ def test_a_file_goes_with_the_last_of_those_in_it() -> None:
     assert files(valid(Aggregate("rank")(sketch(f"{text}\nunlink b")))) == []
 
 
+def test_a_file_renamed_to_the_name_it_has_stays() -> None:
+    """POSIX: nothing happens."""
+    plan = valid(Aggregate("rank")(sketch("open a w+create\nwrite a 0 8\nclose a\nrename a a")))
+    assert files(plan) == ["process-0"]
+    assert plan.files[-1].final_bytes == 8
+
+
 @pytest.mark.parametrize("steps", [True, False])
 def test_files_that_are_written_anew_are_emptied_together(steps: bool) -> None:
     """Saving over the last checkpoint costs new blocks, as it did when recorded."""
