@@ -56,9 +56,8 @@ class Broadcast:
         used = merged["handle"] >= 0
         merged["handle"][used] = np.unique(merged["handle"][used], return_inverse=True)[1]
         saved_bytes = int(rows["length"][index].sum() - reads["length"].sum())
-        note = Note(
-            "reads left out: of bytes read before in their step", len(index) - len(at), saved_bytes
-        )
+        left_out = len(index) - len(np.unique(at))  # of one read, several parts may stay
+        note = Note("reads left out: of bytes read before in their step", left_out, saved_bytes)
         return plan.derive(Applied("broadcast", (), (note,) if saved_bytes else ()), merged, pieces)
 
 

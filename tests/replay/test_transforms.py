@@ -12,6 +12,7 @@ from iotrace.replay.result import RecordedSummary
 from iotrace.replay.session import replay
 from iotrace.replay.sketch import listing, sketch
 from iotrace.replay.target import probe_target
+from iotrace.replay.transforms.broadcast import Broadcast
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
@@ -35,6 +36,19 @@ def test_overlapping_writes_keep_their_order() -> None:
     """The one that came last is what the file holds."""
     text = "open a w+create\nwrite a 5 10\nwrite a 0 10\nclose a"
     assert listing(Reorder()(sketch(text))) == listing(sketch(text))
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [("5 10", ": 1 (10 bytes)"), ("0 10", " (5 bytes)"), ("0 20", " (10 bytes)")],
+)
+def test_a_broadcast_counts_the_reads_that_it_leaves_out(second: str, words: str) -> None:
+    """One that is needed on both sides of what was read before stays, in two parts."""
+    load = "process {}\nopen a r\nread a {}\nclose a\n"
+    plan = Broadcast()(sketch(load.format(0, "5 10") + load.format(1, second)))
+    assert [f"{note}" for note in plan.notes] == [
+        f"reads left out: of bytes read before in their step{words}"
+    ]
 
 
 def test_a_file_that_sizes_itself_is_not_sized_again() -> None:
