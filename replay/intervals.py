@@ -5,6 +5,8 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.pieces import spread
+
 Ints = npt.NDArray[np.int64]
 Intervals = tuple[Ints, Ints]
 
@@ -32,15 +34,7 @@ def clusters(group: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
     >>> [part.tolist() for part in found]
     [[1, 1], [0, 8], [8, 9]]
     """
-    if not len(group):
-        return group, starts, ends
-    order = np.lexsort((starts, group))
-    group, starts = group[order], starts[order]
-    other = group[1:] != group[:-1]
-    reach = running_max(ends[order], np.concatenate([[True], other]))
-    apart = other | (starts[1:] >= reach[:-1])
-    first = np.concatenate([[True], apart])
-    return group[first], starts[first], reach[np.concatenate([apart, [True]])]
+    return _hulls(group, starts, ends, least_gap=0)
 
 
 def unions(group: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
@@ -50,13 +44,18 @@ def unions(group: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
     >>> [part.tolist() for part in found]
     [[1, 2], [0, 2], [9, 8]]
     """
+    return _hulls(group, starts, ends, least_gap=1)
+
+
+def _hulls(group: Ints, starts: Ints, ends: Ints, least_gap: int) -> tuple[Ints, Ints, Ints]:
+    """Return the hulls of intervals of one group that have no gap of `least_gap` between them."""
     if not len(group):
         return group, starts, ends
     order = np.lexsort((starts, group))
     group, starts = group[order], starts[order]
     other = group[1:] != group[:-1]
     reach = running_max(ends[order], np.concatenate([[True], other]))
-    apart = other | (starts[1:] > reach[:-1])
+    apart = other | (starts[1:] - reach[:-1] >= least_gap)
     first = np.concatenate([[True], apart])
     return group[first], starts[first], reach[np.concatenate([apart, [True]])]
 
@@ -85,7 +84,7 @@ def first_claims(
     groups, places = groups[news], places[news]
     low, high = rank[: len(group)], rank[len(group) :]
     count = high - low
-    cell = np.repeat(low - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+    cell = spread(low, count)
     best = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(best, cell, np.repeat(claim, count))
     taken = np.flatnonzero(best < np.iinfo(np.int64).max)
