@@ -86,10 +86,10 @@ class _Holders:
             names = [f"host-{hosts[region]}" for region in regions]
         else:
             names = ["shared"] * len(regions)
-        distinct = sorted(set(names), key=names.index)
+        place = {name: index for index, name in enumerate(dict.fromkeys(names))}
         return cls(
-            tuple(distinct),
-            np.array([distinct.index(name) for name in names], np.int64),
+            tuple(place),
+            np.array([place[name] for name in names], np.int64),
             np.array([number[stream.region] for stream in plan.streams], np.int64),
         )
 
