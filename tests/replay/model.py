@@ -247,7 +247,7 @@ def written_before(plan: Plan, row_of_trace: int) -> set[int]:
     places = np.flatnonzero(rows["source_row"] == row_of_trace)  # several, on a file in parts
     barriers = rows[places]
     found: set[int] = set()
-    for row in rows[: places[-1]]:
+    for row in rows[: places[0]]:
         same = row["file"] in barriers["file"] or row["stream"] == barriers["stream"][0]
         if row["op"] == Op.WRITE and same:
             first = int(row["first_piece"])
