@@ -45,6 +45,7 @@ class Move:
         moved = self._is_moved()
         data, data_at, pieces, holed = self._data()
         rows, at = in_order((data, data_at), self._ranges(moved), self._syncs(moved))
+        del data, data_at  # most of the memory by then, and all of it is in `rows`
         relocation = plan.relocation.compose(self.layout.step).joined()
         frame = self._frame(rows, at, relocation, holed)
         rows, at = frame.uses()

@@ -32,12 +32,18 @@ def merge(*parts: tuple[Rows, Ints, int]) -> Rows:
         parts: rows, the index in the old plan that each stands at, and the rank of the part
             among rows at one index; rows of equal index and rank keep their order.
     """
-    rows = np.concatenate([part[0] for part in parts])
     least = min(part[2] for part in parts)
     span = max(part[2] for part in parts) - least + 1
     # One stable sort of runs that are sorted already.
     keys = np.concatenate([part[1] * span + (part[2] - least) for part in parts])
-    return rows[np.argsort(keys, kind="stable")]
+    place = np.empty(len(keys), np.int64)
+    place[np.argsort(keys, kind="stable")] = np.arange(len(keys))
+    # Rows are long: each part goes straight to its places, without a copy of all in between.
+    rows = np.empty(len(keys), parts[0][0].dtype)
+    ends = np.cumsum([len(part[0]) for part in parts])
+    for (own, _, _), end in zip(parts, ends.tolist(), strict=True):
+        rows[place[end - len(own) : end]] = own
+    return rows
 
 
 def in_order(*parts: tuple[Rows, Ints]) -> tuple[Rows, Ints]:
