@@ -16,6 +16,7 @@ from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats.lines import Lines, parsing
 from iotrace.traces.formats.rows import Rows, absolute, noted
 from iotrace.traces.formats.source import Source
+from iotrace.traces.formats.strace_lines import to_ns
 from iotrace.traces.location import one_line
 from iotrace.traces.metadata import Completeness, Host, Metadata, Process
 from iotrace.traces.trace import Trace
@@ -125,7 +126,7 @@ def read_text(path: Path) -> Trace:
                     raise ValueError("a segment before its file")
                 if words[0] == wanted:
                     extent = int(words[4]), int(words[5])
-                    ns = _ns(words[6]), _ns(words[7])
+                    ns = to_ns(words[6]), to_ns(words[7])
                     op = {"write": "write", "read": "read"}[words[2]]
                     segments.add(op, name, (int(words[1]), host), extent, ns)
     return segments.finish(header)
@@ -133,11 +134,6 @@ def read_text(path: Path) -> Trace:
 
 def _heads(path: Path) -> Iterator[str]:
     return (line[:16] for line in Lines(path))
-
-
-def _ns(seconds: str) -> int:
-    whole, _, fraction = seconds.partition(".")
-    return int(whole) * 10**9 + int((fraction + "0" * 9)[:9])
 
 
 def read_binary(path: Path) -> Trace:

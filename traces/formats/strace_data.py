@@ -20,7 +20,6 @@ _ALLOCATIONS = {
     "FALLOC_FL_INSERT_RANGE": 32,
     "FALLOC_FL_UNSHARE_RANGE": 64,
 }
-_SYNC_KINDS = {"fsync": 0, "fdatasync": 1, "sync_file_range": 2, "msync": 3, "syncfs": 4, "sync": 5}
 _ADVICE = {
     "POSIX_FADV_NORMAL": 0,
     "POSIX_FADV_RANDOM": 1,
