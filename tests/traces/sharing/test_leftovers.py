@@ -216,7 +216,7 @@ def test_words_that_everybody_uses_are_no_leftovers(names: str, tmp_path: Path) 
             "engine": Strings.constant("my-engine", rows),
             "path": Strings.of(paths),
             "start_ns": np.arange(rows),
-            "name": Strings.of(["features.10.0.1.2/data/work/kernel@x.y", *[None] * (rows - 1)]),
+            "name": Strings.of(["features.10.0.1.2/data/proj/kernel@x.y", *[None] * (rows - 1)]),
             "dtype": Strings.of(["bfloat16", *[None] * (rows - 1)]),
             "device": Strings.of(["cuda:0", *[None] * (rows - 1)]),
         },
