@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from iotrace.traces.counters import FILE_COUNTERS, PROCESS_COUNTERS
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -56,11 +58,9 @@ DTYPE: Final = re.compile(
 DEVICE: Final = re.compile(
     r"(cpu|cuda|xpu|mps|meta|hpu|npu|xla|tpu|rocm|hip|mtia|gpu)(:\d{1,4})?", re.ASCII
 )
-COUNTERS: Final = _words(
-    """
-    rchar wchar syscr syscw read_bytes write_bytes cancelled_write_bytes rss resident_bytes
-    dirty_bytes cached_bytes faults major_faults minor_faults file_dirty_bytes file_cached_bytes
-    """
+# At the ends of spans, and of /proc/PID/io at the end of a process.
+COUNTERS: Final = frozenset((*PROCESS_COUNTERS, *FILE_COUNTERS)) | _words(
+    "rchar wchar syscr syscw read_bytes write_bytes"
 )
 MACHINES: Final = _words("x86_64 aarch64 arm64 ppc64le s390x riscv64 loongarch64")
 FILE_SYSTEMS: Final = _words(

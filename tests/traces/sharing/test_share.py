@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from iotrace.traces.counters import FILE_COUNTERS, PROCESS_COUNTERS
 from iotrace.traces.digest import workload_digest
 from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import INT_COLUMNS, METADATA_KEY
@@ -90,6 +91,14 @@ def test_tensor_names_are_kept_unless_keyed(owned: Trace) -> None:
     assert re.fullmatch(r"[a-z]{10}\.[a-z]{10}\.3\.[a-z]{10}", keyed[1] or "")
     assert keyed[1] == keyed[6]
     assert keyed[-1] == kept.strings("name")[-1] == "read_bytes"
+
+
+@pytest.mark.parametrize("name", [*PROCESS_COUNTERS, *FILE_COUNTERS])
+def test_counters_are_called_as_before(name: str, owned: Trace) -> None:
+    """What a capture counts at the ends of spans is found by its name."""
+    names = [*owned.strings("name")[:-1], name]
+    counted = owned.with_columns({"name": Strings.of(names)})
+    assert publish(counted, KEYED).strings("name")[-1] == name
 
 
 def test_the_metadata_keep_what_explains_the_numbers(owned: Trace) -> None:
