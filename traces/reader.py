@@ -18,6 +18,7 @@ from iotrace.traces.location import Location, locate, one_line
 from iotrace.traces.merge import merge_traces
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.parquet_size import needed_bytes
+from iotrace.traces.repeats import find_repeat
 from iotrace.traces.schema import COLUMNS, METADATA_KEY, REQUIRED_COLUMNS, SCHEMA, TEXT_COLUMNS
 from iotrace.traces.stores import StoreError, told
 from iotrace.traces.trace import Trace, sort_rows
@@ -48,7 +49,7 @@ def read_trace(
 
     Raises:
         TraceFormatError: there is no such file, it is not a trace, it is broken, or of a format
-            that this version does not know.
+            that this version does not know; a folder holds a recording twice.
         ValueError: `columns` names no column of a trace.
     """
     unknown = set(columns or ()) - set(COLUMNS)
@@ -57,11 +58,18 @@ def read_trace(
     wanted = [c for c in COLUMNS if columns is None or c in columns or c in REQUIRED_COLUMNS]
     found = locate(location)
     left_bytes = _half_of_memory_bytes() if limit_bytes is None else limit_bytes
+    read = [c for c in COLUMNS if c in wanted or (c == "end_ns" and len(found.paths) > 1)]
     parts = []
     for path in found.paths:
-        parts.append(_read_file(found, path, wanted, left_bytes))
+        parts.append(_read_file(found, path, read, left_bytes))
         left_bytes -= parts[-1].table.nbytes
-    return merge_traces(parts)
+    if len(parts) > 1 and (repeat := find_repeat(parts)):
+        first, second = (found.paths[place] for place in repeat)
+        raise TraceFormatError(
+            f"{first} and {second} are the same recording twice; take one out of the folder"
+        )
+    whole = merge_traces(parts)
+    return whole if read == wanted else Trace(whole.table.select(wanted), whole.metadata)
 
 
 def read_metadata(location: str | Path) -> list[Metadata]:

@@ -1,13 +1,25 @@
 """Find a recording that is given twice, which would double its work when joined."""
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
-from iotrace.traces.columns import Mask
+from iotrace.traces.columns import IntArray
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.schema import REQUEST_LAYERS
 from iotrace.traces.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class _Holding:
+    """The rows of one process in the trace at `place`, in order of issue: requests, or all."""
+
+    place: int
+    seq: IntArray
+    start_ns: IntArray
+    spent_ns: IntArray
 
 
 def find_repeat(traces: Sequence[Trace]) -> tuple[int, int] | None:
@@ -16,15 +28,13 @@ def find_repeat(traces: Sequence[Trace]) -> tuple[int, int] | None:
     Parts of a process, such as its steps, are no repeat. Needs the columns that no row is without,
     and `end_ns`.
     """
-    seen: dict[Hashable, list[tuple[int, int]]] = {}
+    found: dict[Hashable, list[_Holding]] = {}
     for place, trace in enumerate(traces):
-        for process, identity in enumerate(_identities(trace.metadata)):
-            holders = seen.setdefault(identity, [])
-            for other, its_process in holders:
-                if other != place and _overlap(traces[other], its_process, trace, process):
-                    return other, place
-            holders.append((place, process))
-    return None
+        identities = list(_identities(trace.metadata))
+        for process, holding in _holdings(place, trace):
+            if 0 <= process < len(identities):
+                found.setdefault(identities[process], []).append(holding)
+    return min(filter(None, map(_first_repeat, found.values())), default=None)
 
 
 def _identities(metadata: Metadata) -> Iterator[Hashable]:
@@ -41,25 +51,41 @@ def _identities(metadata: Metadata) -> Iterator[Hashable]:
         yield (boot, process.pid, start) if boot else (stored, number)
 
 
-def _overlap(first: Trace, first_process: int, second: Trace, second_process: int) -> bool:
+def _holdings(place: int, trace: Trace) -> Iterator[tuple[int, _Holding]]:
+    is_request = trace.row_mask(layer=REQUEST_LAYERS)
+    process, seq = trace.ints("process"), trace.ints("seq")
+    start_ns = trace.ints("start_ns")
+    spent_ns = np.where(trace.valid("end_ns"), trace.ints("end_ns") - start_ns, -1)
+    order = np.lexsort((seq, process))
+    for rows in np.split(order, np.flatnonzero(np.diff(process[order])) + 1):
+        if len(rows):
+            requests = rows[is_request[rows]]
+            own = requests if len(requests) else rows
+            yield int(process[rows[0]]), _Holding(place, seq[own], start_ns[own], spent_ns[own])
+
+
+def _first_repeat(holdings: Sequence[_Holding]) -> tuple[int, int] | None:
+    """Return the places of the first two that overlap; only those that share a seq are compared."""
+    if len(holdings) < 2:
+        return None
+    seq = np.concatenate([holding.seq for holding in holdings])
+    owner = np.repeat(np.arange(len(holdings)), [len(holding.seq) for holding in holdings])
+    order = np.lexsort((owner, seq))
+    seq, owner = seq[order], owner[order]
+    near = np.flatnonzero((np.diff(seq) == 0) & (np.diff(owner) != 0))
+    sharing = [holdings[i] for i in np.unique(np.r_[owner[near], owner[near + 1]]).tolist()]
+    for first, second in combinations(sharing, 2):
+        if first.place != second.place and _overlap(first, second):
+            return first.place, second.place
+    return None
+
+
+def _overlap(first: _Holding, second: _Holding) -> bool:
     """Return whether both hold rows of the same numbers, at the same times but for the epoch.
 
     The times are for two containers of one host, whose processes may have one pid and start.
     """
-    a, b = _rows(first, first_process), _rows(second, second_process)
-    _, in_a, in_b = np.intersect1d(first.ints("seq")[a], second.ints("seq")[b], return_indices=True)
-    a, b = a[in_a], b[in_b]
-    shifts = first.ints("start_ns")[a] - second.ints("start_ns")[b]
-    same_length = np.array_equal(_durations(first)[a], _durations(second)[b])
+    _, a, b = np.intersect1d(first.seq, second.seq, return_indices=True)
+    shifts = first.start_ns[a] - second.start_ns[b]
+    same_length = np.array_equal(first.spent_ns[a], second.spent_ns[b])
     return len(a) > 0 and bool((shifts == shifts[0]).all()) and same_length
-
-
-def _rows(trace: Trace, process: int) -> np.ndarray:
-    """Return the rows of requests, or all rows of a process without any."""
-    own: Mask = trace.ints("process") == process
-    requests = own & trace.row_mask(layer=REQUEST_LAYERS)
-    return np.flatnonzero(requests if requests.any() else own)
-
-
-def _durations(trace: Trace) -> np.ndarray:
-    return np.where(trace.valid("end_ns"), trace.ints("end_ns") - trace.ints("start_ns"), -1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from iotrace.traces.errors import IotraceError, TraceFormatError
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.reader import read_metadata, read_trace
-from iotrace.traces.schema import METADATA_KEY, SCHEMA
+from iotrace.traces.schema import METADATA_KEY, REQUIRED_COLUMNS, SCHEMA
 from iotrace.traces.trace import Strings
 from iotrace.traces.writer import write_trace
 from tests.traces.conftest import rich_metadata, small_trace
@@ -181,11 +181,35 @@ def test_a_folder_of_traces_is_one_trace(tmp_path: Path) -> None:
 def test_a_folder_of_parts_of_one_trace_keeps_its_processes(tmp_path: Path) -> None:
     """What a query engine wrote in several files is still one recording."""
     for part in range(2):
-        trace = small_trace(2, rich_metadata(), path=Strings.constant(f"/{part}", 2))
+        columns = {"path": Strings.constant(f"/{part}", 2), "seq": np.arange(2) + 2 * part}
+        trace = small_trace(2, rich_metadata(), **columns)
         write_trace(trace, tmp_path / f"{part}.parquet")
     whole = read_trace(tmp_path)
     assert whole.metadata == rich_metadata()
     assert sorted(map(str, whole.strings("path"))) == ["/0", "/0", "/1", "/1"]
+
+
+@pytest.mark.parametrize("columns", [None, ["path"]])
+def test_a_folder_with_a_trace_and_its_copy_is_refused(
+    columns: list[str] | None, tmp_path: Path
+) -> None:
+    """Such as one left there by an editor or a merge: every sum would be double."""
+    trace = small_trace(2, rich_metadata(), end_ns=np.array([7, 9]))
+    for name in ("a.parquet", "b.parquet"):
+        write_trace(trace, tmp_path / name)
+    with pytest.raises(TraceFormatError, match=r"a\.parquet and .*b\.parquet are the same record"):
+        read_trace(tmp_path, columns)
+    (tmp_path / "b.parquet").unlink()
+    assert len(read_trace(tmp_path, columns)) == 2
+
+
+def test_a_folder_gives_the_columns_asked_for_and_no_others(tmp_path: Path) -> None:
+    """Though ends are looked at to tell copies."""
+    for part in range(2):
+        metadata = Metadata(epoch_realtime_ns=part, processes=(Process(part),))
+        write_trace(small_trace(2, metadata), tmp_path / f"{part}.parquet")
+    assert read_trace(tmp_path, ["path"]).columns == (*REQUIRED_COLUMNS, "path")
+    assert "end_ns" in read_trace(tmp_path).columns
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:

@@ -51,6 +51,13 @@ def test_parts_of_one_job_are_no_repeat() -> None:
     assert find_repeat([]) is None
 
 
+def test_a_copy_among_containers_of_one_host_is_found() -> None:
+    """The third is like the first, with another between them that shares pid, start and seq."""
+    first = recording("a", 1)
+    other = first.with_columns({"start_ns": np.array([0, 12, 19])})
+    assert find_repeat([first, other, first]) == (0, 2)
+
+
 def test_containers_of_one_host_are_no_repeat() -> None:
     """Each has a process 1, and both may start in one tick; their requests differ in time."""
     first = recording("a", 1)
