@@ -129,12 +129,12 @@ def test_deep_nesting_does_not_exhaust_the_stack() -> None:
 def test_a_walk_is_bounded() -> None:
     """A job may save a hundred million numbers beside its tensors; it must not wait for us."""
     numbers = range(NODES_MAX + 1)
-    start = time.perf_counter()
+    start = time.process_time()
 
     found = names([list(numbers), Leaf()])
 
     assert found == []
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_classes_and_functions_are_left_alone() -> None:

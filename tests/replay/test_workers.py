@@ -147,11 +147,11 @@ def test_ranks_that_share_an_open_file_share_a_worker() -> None:
 
 
 def slow() -> Plan:
-    """Two processes, each with a write every 20 ms for 20 s."""
+    """Two processes, each with a write every 200 ms for 200 s."""
     lines = ["open f# w+create", *(f"write f# {4096 * i} 4096" for i in range(1000))]
     plan = ranks(2, "\n".join(lines))
     rows = plan.requests.copy()
-    rows["due_ns"] = np.arange(len(rows)) * 10_000_000
+    rows["due_ns"] = np.arange(len(rows)) * 100_000_000
     return plan.derive(plan.history[0], rows)
 
 
@@ -177,7 +177,7 @@ def test_a_worker_that_is_killed_ends_the_run_and_is_named(memory: Path) -> None
     begin = time.monotonic()
     outcome = run(slow(), memory, timing="recorded")
     killer.join()
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 100
     assert outcome.failed
     assert "SIGKILL" in outcome.errors[0]
     assert "process 1" in outcome.errors[0]
@@ -213,7 +213,7 @@ def test_workers_that_make_no_progress_are_given_up_on(memory: Path) -> None:
     begin = time.monotonic()
     outcome = run(slow(), memory, timing="recorded", timeout_seconds=1.0)
     stopper.join()
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 100
     assert outcome.failed
     assert "no request was completed in" in outcome.errors[0]
     assert children() == set()
@@ -226,7 +226,7 @@ def test_an_interrupt_ends_all_workers(memory: Path) -> None:
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         run(slow(), memory, timing="recorded")
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 100
     assert children() == set()
     assert not list(memory.iterdir())
 

@@ -75,7 +75,7 @@ def error_of(uri: str) -> str:
     begun = time.monotonic()
     with pytest.raises(TraceFormatError) as caught:
         read_trace(uri)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
