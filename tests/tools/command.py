@@ -1,11 +1,12 @@
-"""Run the real command as a user does, on a terminal of 80 columns."""
+"""Run the command as a user does, on a terminal of 80 columns."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+
+from .warm import plain_environment, warm_process
 
 IOTRACE = Path(sys.executable).with_name("iotrace")
 COLUMNS = 80
@@ -16,16 +17,14 @@ def iotrace(
 ) -> subprocess.CompletedProcess[str]:
     """Run `iotrace` with `arguments`; stdout and stderr are captured as text.
 
-    `extra_env` adds to the environment; the rest goes to `subprocess.run`.
+    `extra_env` adds to the environment; the rest goes to `subprocess.run`. Where there is no rest
+    but a folder, the command is a copy of a process that has imported it, see warm.py.
     """
-    environment = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR")}
-    return subprocess.run(
-        [str(IOTRACE), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**environment, "COLUMNS": str(COLUMNS), **extra_env},
-        **run,
-    )
+    environment = {**plain_environment(), "COLUMNS": str(COLUMNS), **extra_env}
+    command = [str(IOTRACE), *map(str, arguments)]
+    if run.keys() <= {"cwd"}:
+        return warm_process().run(command, Path(run.get("cwd", Path.cwd())), environment)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, **run)
 
 
 def assert_one_line_error(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
