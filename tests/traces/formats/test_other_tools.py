@@ -200,18 +200,15 @@ def test_elbencho_operations_are_paired(tmp_path: Path) -> None:
 
 
 def test_blkparse_requests_begin_at_the_driver_and_end_there(tmp_path: Path) -> None:
-    """Sectors become bytes; a discard is a hole; what never completed has no end."""
+    """Sectors become bytes; a discard is a hole, a flush a sync; what never completed has no end."""
     trace = imported(BLKPARSE, tmp_path)
-    assert (
-        rows(trace)
-        == [
-            ("write", "/dev/block/8:0", 2048 * 512, 4096, 4096, 5_000),
-            ("read", "/dev/block/8:0", 4096 * 512, 8192, 8192, 3_000),
-            ("allocate", "/dev/block/8:0", 0, 1 << 20, 0, 1_000),
-            ("write", "/dev/block/8:0", 9000 * 512, 4096, -1, -1),
-        ]
-        or rows(trace)[3][0] == "sync"
-    )
+    assert rows(trace) == [
+        ("write", "/dev/block/8:0", 2048 * 512, 4096, 4096, 5_000),
+        ("read", "/dev/block/8:0", 4096 * 512, 8192, 8192, 3_000),
+        ("allocate", "/dev/block/8:0", 0, 1 << 20, 0, 1_000),
+        ("sync", "/dev/block/8:0", -1, -1, 0, 1_000),
+        ("write", "/dev/block/8:0", 9000 * 512, 4096, -1, -1),
+    ]
     assert [process.pid for process in trace.metadata.processes] == [698, 697]
 
 
