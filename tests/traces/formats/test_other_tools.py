@@ -200,7 +200,7 @@ def test_elbencho_operations_are_paired(tmp_path: Path) -> None:
 
 
 def test_blkparse_requests_begin_at_the_driver_and_end_there(tmp_path: Path) -> None:
-    """Sectors become bytes; a discard is a hole, a flush a sync; what never completed has no end."""
+    """Sectors become bytes; a discard is a hole, a flush a sync; nothing is the end of some."""
     trace = imported(BLKPARSE, tmp_path)
     assert rows(trace) == [
         ("write", "/dev/block/8:0", 2048 * 512, 4096, 4096, 5_000),
