@@ -1,12 +1,8 @@
 """The C replay loop as Python sees it: the tape, the two ways to run a job, whole files."""
 
-import _thread
-import errno
 import mmap
 import os
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,11 +13,12 @@ from iotrace.replay._loop import ffi, lib
 from iotrace.replay.executors.executor import LoopOptions, LoopReport, Run
 from iotrace.replay.job import TIMING, Job, check_job
 from iotrace.replay.memory import affordable_tape_bytes
+from iotrace.replay.refusal import run_error, uring_cause
+from iotrace.replay.stoppable import call_stoppably
 from iotrace.traces.errors import PlanError, ReplayError
 
 # Contiguous bytes behind any position: the most one system call moves.
 SPAN_BYTES = 1 << 31
-_STOP_POLL_SECONDS = 0.05
 
 _FEATURES = {
     "single issuer": lib.LOOP_FEATURE_SINGLE_ISSUER,
@@ -182,7 +179,7 @@ def run_posix(job: Job, tape: Tape, root_fd: int, options: LoopOptions) -> Run:
 def probe_uring() -> str | None:
     """Return None if io_uring can be used here, else the cause in words."""
     error = -int(lib.loop_probe_uring())
-    return _uring_cause(error) if error else None
+    return uring_cause(error) if error else None
 
 
 def liburing_version() -> str:
@@ -270,56 +267,11 @@ def _run(
     c_options.stop = stop
     c_options.progress = ffi.NULL if shared is None else shared.progress
     c_timings = _pointer("struct loop_timing *", timings)
-    error = -_stoppable(stop, function, c_job, c_options, tape._pointer(), c_timings, report)
+    error = -call_stoppably(stop, function, c_job, c_options, tape._pointer(), c_timings, report)
     if error:
-        raise _run_error(error, function is lib.loop_run_uring)
+        raise run_error(error, probe_uring() if function is lib.loop_run_uring else None)
     timings.flags.writeable = False
     return Run(timings, _report(report))
-
-
-def _stoppable(stop: Any, function: Callable[..., int], *arguments: Any) -> int:
-    """Call the loop in a thread; an exception here, such as Ctrl-C's, ends it before it goes on.
-
-    What is in flight is waited for: the kernel still works on the buffers. An exception may come
-    between any two steps here, so nothing more than plain locks is used: Event and Thread can be
-    left locked by it, and then wait for ever.
-    """
-    result: list[int] = []
-    begun: list[bool] = []
-    abandoned: list[bool] = []
-    ended: list[bool] = []
-    gate, finished = _thread.allocate_lock(), _thread.allocate_lock()
-    gate.acquire()
-    finished.acquire()
-
-    def work() -> None:
-        gate.acquire()
-        try:
-            if not abandoned:
-                result.append(function(*arguments))
-        finally:
-            ended.append(True)
-            finished.release()
-
-    try:
-        try:
-            _thread.start_new_thread(work, ())
-        except RuntimeError as error:
-            raise ReplayError("no thread can be started; raise `ulimit -u`") from error
-        begun.append(True)
-        gate.release()
-        finished.acquire()
-    except BaseException:
-        while not ended and not abandoned:
-            with suppress(BaseException):
-                stop[0] = 1
-                if not begun:  # whether there is a thread is not known: it must not go on
-                    abandoned.append(True)
-                if gate.locked():
-                    gate.release()
-                finished.acquire(timeout=_STOP_POLL_SECONDS)
-        raise
-    return result[0]
 
 
 def _pointer(kind: str, array: npt.NDArray[Any]) -> Any:
@@ -344,39 +296,6 @@ def _c_options(job: Job, root_fd: int, options: LoopOptions) -> Any:
             "stop_on_error": options.stop_on_error,
         },
     )
-
-
-def _run_error(error: int, through_uring: bool) -> PlanError | ReplayError:
-    if error == errno.EDEADLK:
-        return PlanError(
-            "the job cannot run: fences and streams wait for each other; rebuild the plan"
-        )
-    cause = probe_uring() if through_uring else None
-    if cause is not None:
-        return ReplayError(f"io_uring cannot be used here: {cause}; use --executor posix")
-    return ReplayError(f"the replay could not start: {os.strerror(error)}; lower --queue-depth")
-
-
-def _uring_cause(error: int) -> str:
-    setting = Path("/proc/sys/kernel/io_uring_disabled")
-    disabled = setting.read_text().strip() if setting.exists() else "0"
-    if error == errno.EPERM and disabled == "2":
-        return "the sysctl kernel.io_uring_disabled is 2: nobody may use it"
-    if error == errno.EPERM and disabled != "0":
-        return (
-            f"the sysctl kernel.io_uring_disabled is {disabled}: "
-            "only CAP_SYS_ADMIN and the group kernel.io_uring_group may use it"
-        )
-    if error == errno.EPERM:
-        return "a seccomp filter, such as a container's, forbids io_uring_setup (EPERM)"
-    if error == errno.ENOSYS:
-        return (
-            f"kernel {os.uname().release} lacks what is needed (5.11 or newer has it), "
-            "or a seccomp filter hides io_uring_setup (ENOSYS)"
-        )
-    if error == errno.ENOMEM:
-        return "not enough lockable memory for a ring; raise `ulimit -l` (ENOMEM)"
-    return f"{os.strerror(error)} ({errno.errorcode.get(error, error)})"
 
 
 def _report(report: Any) -> LoopReport:
