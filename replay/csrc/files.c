@@ -12,11 +12,6 @@
 #define BLOCK_BYTES (4 << 20)
 #define WINDOW_BYTES (INT64_C(1) << 30) /* mapped at once when residency is measured */
 
-static int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 int loop_fill_file(struct tape *tape, int fd, int64_t offset, int64_t length, int32_t file,
 		   int64_t payload_offset)
 {

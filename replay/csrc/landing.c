@@ -26,32 +26,29 @@ static int64_t tape_share(const struct loop *loop)
 }
 
 /*
- * Each request in flight has room for the longest read, of `longest` bytes, as far as
- * `landing_bytes` goes; a read longer than its room is cut, and counted.
- *
- * All together have no less than the tape, which is longer than caches are.
+ * Each request in flight has the same room: for the longest read, of `longest` bytes, and for so
+ * much that all together are as long as the tape, which is longer than caches are; but no more
+ * than its part of `landing_bytes`, and no less than 64 KiB. A read longer than its room is cut,
+ * and counted.
  */
 int landing_setup(struct loop *loop, int64_t longest)
 {
 	struct landing *landing = &loop->landing;
-	int64_t bytes = (longest + 2 * DIRECT_BLOCK_BYTES) * loop->slot_count;
-	int64_t most = loop->options->landing_bytes, least = tape_share(loop), chunk;
+	int64_t count = loop->slot_count, room = longest + 2 * DIRECT_BLOCK_BYTES;
+	int64_t most = loop->options->landing_bytes;
 	int error;
 
-	landing->users = calloc(loop->slot_count, sizeof(*landing->users));
+	landing->users = calloc(count, sizeof(*landing->users));
 	if (!landing->users)
 		return -ENOMEM;
-	landing->chunk_count = loop->slot_count;
-	if (most && bytes > most)
-		bytes = most;
-	if (bytes < least)
-		bytes = least;
-	chunk = bytes / landing->chunk_count & -(int64_t)DIRECT_BLOCK_BYTES;
-	if (chunk < CHUNK_LEAST_BYTES)
-		chunk = CHUNK_LEAST_BYTES;
-	error = tape_sink(loop->tape, chunk * landing->chunk_count, &landing->base);
+	landing->chunk_count = count;
+	room = max64(room, tape_share(loop) / count);
+	if (most)
+		room = min64(room, most / count);
+	room = max64(room, CHUNK_LEAST_BYTES) & -(int64_t)DIRECT_BLOCK_BYTES;
+	error = tape_sink(loop->tape, room * count, &landing->base);
 	if (!error)
-		landing->chunk_bytes = chunk;
+		landing->chunk_bytes = room;
 	return error;
 }
 

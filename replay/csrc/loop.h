@@ -108,6 +108,16 @@ struct loop {
 	int timer_slack_ns; /* of the caller, before the run */
 };
 
+static inline int64_t min64(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline int64_t max64(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* Whether the request moves bytes. */
 static inline bool is_data(const struct loop_request *request)
 {

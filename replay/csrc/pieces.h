@@ -18,11 +18,6 @@ struct run {
 	int64_t length;
 };
 
-static inline int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 static inline bool is_checked(const struct loop *loop, const struct loop_request *request)
 {
 	return request->op == LOOP_READ && loop->options->check_reads;

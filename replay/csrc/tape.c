@@ -229,11 +229,6 @@ const uint8_t *tape_source(const struct tape *tape, int32_t file, int64_t offset
 	return tape->data + position(tape, file, offset);
 }
 
-static int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 void tape_read(const struct tape *tape, int32_t file, int64_t offset, int64_t length, uint8_t *out)
 {
 	while (length > 0) {

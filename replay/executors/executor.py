@@ -23,8 +23,9 @@ class LoopOptions:
         staging_bytes: buffer per request whose data are copied or checked, a multiple of
             4096; 0: what the largest such request needs. A request larger than its buffer
             is cut.
-        landing_bytes: most memory that what is read lands in, but no less than the tape and 64
-            KiB per request in flight; 0: what is needed. A read that needs more is cut.
+        landing_bytes: most memory that what is read lands in, in equal parts for the requests
+            in flight; 0: no bound. A part has room for the longest read, within this bound, and
+            is no less than 64 KiB; a read longer than its part is cut.
         start_ns: CLOCK_MONOTONIC time at which the first request may start, so that workers
             start together after their set-up; 0: at once.
         check_reads: compare what was read with the tape, outside the timed part.

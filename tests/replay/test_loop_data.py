@@ -122,7 +122,8 @@ def test_a_staged_request_larger_than_its_buffer_is_cut(
 
 
 @pytest.mark.parametrize(
-    ("landing_bytes", "depth", "cut"), [(0, 4, 0), (64 * MIB, 4, 0), (8 * MIB, 4, 4), (MIB, 1, 4)]
+    ("landing_bytes", "depth", "cut"),
+    [(0, 4, 0), (64 * MIB, 4, 0), (8 * MIB, 4, 4), (MIB, 1, 4), (1, 1, 4)],
 )
 def test_a_read_longer_than_its_part_of_the_memory_is_cut_and_counted(
     executor: Executor, tape: Tape, root: Path, landing_bytes: int, depth: int, cut: int

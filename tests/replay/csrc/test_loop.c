@@ -297,6 +297,34 @@ static void test_retries(struct tape *tape)
 	CHECK(slot.result == 40);
 }
 
+static int64_t landing_room(struct tape *tape, int64_t longest, uint32_t slots, int64_t most,
+			    uint32_t workers)
+{
+	struct loop_options options = { .landing_bytes = most };
+	struct loop_progress progress = { .workers = workers };
+	struct loop loop = { .options = &options, .tape = tape, .slot_count = slots,
+			     .shared = workers > 1, .progress = &progress };
+
+	CHECK(!landing_setup(&loop, longest));
+	CHECK(loop.landing.chunk_count == slots);
+	landing_teardown(&loop);
+	return loop.landing.chunk_bytes;
+}
+
+/* Room for the longest read, and as much as the tape in all, as far as the bound goes. */
+static void test_landing(struct tape *tape)
+{
+	int64_t tape_part = tape_bytes(tape) / 4 & -(int64_t)BLOCK;
+
+	CHECK(landing_room(tape, 1 << 20, 4, 0, 1) == (1 << 20) + 2 * BLOCK);
+	CHECK(landing_room(tape, 1 << 20, 4, 8 << 20, 1) == (1 << 20) + 2 * BLOCK);
+	CHECK(landing_room(tape, 1 << 20, 4, 2 << 20, 1) == 512 << 10);
+	CHECK(landing_room(tape, BLOCK, 4, 0, 1) == tape_part);
+	CHECK(landing_room(tape, BLOCK, 4, 1 << 20, 1) == 256 << 10);
+	CHECK(landing_room(tape, BLOCK, 1, 0, 4) == tape_part);
+	CHECK(landing_room(tape, 1 << 20, 4, 1, 1) == 64 << 10);
+}
+
 static void test_names(int root_fd)
 {
 	CHECK(loop_open_beneath(root_fd, "../x", O_RDWR | O_CREAT, 0644) == -EXDEV);
@@ -351,6 +379,7 @@ int main(int argc, char **argv)
 	test_tape(tape);
 	test_names(root_fd);
 	test_retries(tape);
+	test_landing(tape);
 	test_backend(loop_run_posix, root_fd, tape);
 	if (!loop_probe_uring())
 		test_backend(loop_run_uring, root_fd, tape);
