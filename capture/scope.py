@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iotrace.traces.errors import CaptureError
-from iotrace.traces.scope import SYSTEM_GLOBS
+from iotrace.traces.scope import SYSTEM_GLOBS, absolute_glob
 
 
 @dataclass(frozen=True)
@@ -37,12 +35,12 @@ class Scope:
             everything: record reads of system files too.
 
         Raises:
-            CaptureError: a glob is empty, or spans lines.
+            IotraceError: a glob is empty, or spans lines.
         """
         return cls(
             system=() if everything else SYSTEM_GLOBS,
-            include=tuple(map(absolute, include)),
-            exclude=tuple(map(absolute, exclude)),
+            include=tuple(map(absolute_glob, include)),
+            exclude=tuple(map(absolute_glob, exclude)),
         )
 
     def environment(self) -> dict[str, str | None]:
@@ -53,10 +51,3 @@ class Scope:
             "IOTRACE_EXCLUDE": self.exclude,
         }
         return {name: "\n".join(values) or None for name, values in globs.items()}
-
-
-def absolute(glob: str) -> str:
-    """Return a glob that can match absolute paths."""
-    if not glob or "\n" in glob:
-        raise CaptureError(f"{glob!r} is no pattern for paths; give one glob per option")
-    return glob if glob[0] in "/*?[" else os.path.join(os.getcwd(), glob)

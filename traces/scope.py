@@ -11,6 +11,7 @@ from fnmatch import translate
 import numpy as np
 
 from iotrace.traces.columns import Mask
+from iotrace.traces.errors import IotraceError
 from iotrace.traces.trace import Trace
 
 # `*` also matches `/`. Devices are not listed: whoever reads a disk means it.
@@ -39,8 +40,19 @@ def matcher(globs: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, globs)) if globs else r"(?!)")
 
 
+def absolute_glob(glob: str) -> str:
+    """Return a glob that can match absolute paths, from one relative to the current folder.
+
+    Raises:
+        IotraceError: it is empty, or spans lines.
+    """
+    if not glob or "\n" in glob:
+        raise IotraceError(f"{glob!r} is no pattern for paths; give one glob per option")
+    return glob if glob[0] in "/*?[" else os.path.join(os.getcwd(), glob)
+
+
 @dataclass(frozen=True)
-class Selection:
+class FileSelection:
     """Which files of a foreign trace to keep: those written, and those read outside the system.
 
     Attributes:

@@ -10,7 +10,7 @@ import pytest
 from iotrace.capture.collector import collect
 from iotrace.capture.preload import job_environment, library_path
 from iotrace.capture.scope import Scope
-from iotrace.traces.errors import CaptureError
+from iotrace.traces.errors import IotraceError
 
 READ = "import sys; [open(path, 'rb').read(1) for path in sys.argv[2:]]"
 WRITE = "import sys; [open(path, 'wb').write(b'x') for path in sys.argv[2:]]"
@@ -81,5 +81,5 @@ def test_a_relative_glob_is_below_the_current_folder(
 @pytest.mark.parametrize("glob", ["", "a\nb"])
 def test_a_glob_that_cannot_be_passed_on_is_refused(glob: str) -> None:
     """Globs reach the library separated by newlines."""
-    with pytest.raises(CaptureError, match="no pattern"):
+    with pytest.raises(IotraceError, match="no pattern"):
         Scope.of(include=[glob])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from iotrace.capture import session
-from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
+from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption, size_option
+from iotrace.tools.next_command import say_next
 from iotrace.tools.output import check_output
+from iotrace.tools.panels.panel import with_panels
+from iotrace.tools.panels.scope import JobScopePanel
 from iotrace.tools.render import format_bytes, format_rate, printable
-from iotrace.tools.sizes import parse_size
 from iotrace.traces.errors import CaptureError, OutputExistsError
 from iotrace.traces.stores import StoreError, as_uri
 from iotrace.traces.summary import summarize
@@ -28,77 +31,43 @@ class TraceNotWrittenError(CaptureError):
     exit_code = 1
 
 
-_SCOPE = "Which files"
-_RAW = "Raw logs"
 WIDER = "--all or --include widens the scope"
 
 
-def capture(
-    command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND...", help="The job and its arguments, after --.")
-    ],
-    output: OutputOption = Path("trace.parquet"),
-    include: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="GLOB",
-            help="Record only files whose absolute path matches; may be repeated.",
-            show_default="what the job writes, and what it reads outside system folders",
-            rich_help_panel=_SCOPE,
-        ),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="GLOB",
-            help="Leave out files whose absolute path matches; may be repeated.",
-            show_default="none",
-            rich_help_panel=_SCOPE,
-        ),
-    ] = None,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Record reads of the interpreter, packages and system folders too.",
-            rich_help_panel=_SCOPE,
-        ),
-    ] = False,
-    min_size: Annotated[
-        int | None,
-        typer.Option(
-            parser=parse_size,
-            metavar="SIZE",
-            help="Leave out files that never held as much, whole.",
-            show_default="none",
-            rich_help_panel=_SCOPE,
-        ),
-    ] = None,
+@dataclass(frozen=True)
+class RawPanel:
+    """What the job's processes write while they run."""
+
+    title: ClassVar[str] = "Raw logs"
+
     keep_raw: Annotated[
-        bool,
-        typer.Option(
-            "--keep-raw", help="Keep the raw logs beside the trace.", rich_help_panel=_RAW
-        ),
-    ] = False,
+        bool, typer.Option("--keep-raw", help="Keep the raw logs beside the trace.")
+    ] = False
     raw_dir: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
             help="Folder for the raw logs while the job runs; local storage is best.",
             show_default="a new folder beside FILE",
-            rich_help_panel=_RAW,
         ),
-    ] = None,
+    ] = None
     log_limit: Annotated[
         int | None,
-        typer.Option(
-            parser=parse_size,
-            metavar="SIZE",
+        size_option(
             help="Let the raw log of a process grow to this; what does not fit is counted.",
-            show_default="4GiB",
-            rich_help_panel=_RAW,
+            default="4GiB",
         ),
-    ] = None,
+    ] = None
+
+
+@with_panels
+def capture(
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The job and its arguments, after --.")
+    ],
+    scope: JobScopePanel,
+    raw: RawPanel,
+    output: OutputOption = Path("trace.parquet"),
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -115,12 +84,12 @@ def capture(
     """
     check_output(output, force=force)
     options = session.CaptureOptions(
-        raw_dir=raw_dir or session.raw_dir_beside(output),
-        include=tuple(include or ()),
-        exclude=tuple(exclude or ()),
-        everything=everything,
-        least_file_bytes=min_size or 0,
-        log_limit_bytes=log_limit,
+        raw_dir=raw.raw_dir or session.raw_dir_beside(output),
+        include=tuple(scope.include or ()),
+        exclude=tuple(scope.exclude or ()),
+        everything=scope.everything,
+        least_file_bytes=scope.min_size or 0,
+        log_limit_bytes=raw.log_limit,
     )
     raw_logs = options.raw_dir
     try:
@@ -133,12 +102,12 @@ def capture(
             f"the job has run, but its trace cannot be written: {cause}; "
             f"finish with `iotrace recover {shlex.quote(str(raw_logs))} -o FILE`"
         ) from error
-    if not keep_raw:
+    if not raw.keep_raw:
         session.remove_raw_dir(captured.raw_dir)
     if not quiet:
         for note in captured.notes:
             print(f"iotrace: note: {printable(note)}", file=sys.stderr)
-        describe(captured.trace, output, _narrowed_by(include) if include else WIDER)
+        describe(captured.trace, output, _narrowed_by(scope.include) if scope.include else WIDER)
     return captured.status
 
 
@@ -176,7 +145,7 @@ def describe(trace: Trace, output: Path, if_empty: str = WIDER) -> None:
         ]
         seen = f"{', '.join(parts)} on {plural(len(summary.files), 'file')}"
     print(f"iotrace: {seen}; {_completeness(summary.problems)}", file=sys.stderr)
-    print(f"iotrace: next: iotrace show {shlex.quote(as_uri(output))}", file=sys.stderr)
+    say_next("show", as_uri(output))
 
 
 def _completeness(problems: tuple[str, ...]) -> str:

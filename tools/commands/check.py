@@ -24,7 +24,7 @@ def check(
     trace: TraceArgument,
     other: Annotated[
         str | None,
-        typer.Argument(metavar="[OTHER]", help="With --digest: a copy to compare with."),
+        typer.Argument(metavar="OTHER", help="With --digest: a copy to compare with."),
     ] = None,
     digest: Annotated[
         bool,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,11 @@ from typing import Annotated
 
 import typer
 
-from iotrace.capture.scope import absolute
 from iotrace.tools.arguments import ForceOption, QuietOption
+from iotrace.tools.next_command import say_next
 from iotrace.tools.output import OutputError, check_output, save_trace
+from iotrace.tools.panels.panel import with_panels
+from iotrace.tools.panels.scope import ScopePanel
 from iotrace.traces.errors import IotraceError, TraceFormatError
 from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.table import (
@@ -25,17 +26,17 @@ from iotrace.traces.formats.table import (
     named,
 )
 from iotrace.traces.reader import read_trace
-from iotrace.traces.scope import Selection
-from iotrace.traces.stores import SUFFIX, is_remote, local_path
+from iotrace.traces.scope import FileSelection, absolute_glob
+from iotrace.traces.stores import SUFFIX, as_uri, is_remote, local_path
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
 _TRACE = "trace"
 _PARQUET_MAGIC = b"PAR1"
-_SCOPE = "Which files of an import"
 
 
+@with_panels
 def convert(
     source: Annotated[
         str,
@@ -44,6 +45,7 @@ def convert(
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="What to write; its suffix tells the format.")
     ],
+    scope: ScopePanel,
     from_format: Annotated[
         str | None,
         typer.Option(
@@ -54,32 +56,6 @@ def convert(
         str | None,
         typer.Option("--to", metavar="FORMAT", help="Format of OUT.", show_default="by its suffix"),
     ] = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="GLOB",
-            help="Keep only files whose absolute path matches; may be repeated.",
-            show_default="what is written, and what is read outside system folders",
-            rich_help_panel=_SCOPE,
-        ),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="GLOB",
-            help="Leave out files whose absolute path matches; may be repeated.",
-            show_default="none",
-            rich_help_panel=_SCOPE,
-        ),
-    ] = None,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Keep reads of the interpreter, packages and system folders too.",
-            rich_help_panel=_SCOPE,
-        ),
-    ] = False,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -102,8 +78,12 @@ def convert(
     """
     check_output(target, force=force)
     export = _export_format(target, to_format)
-    wanted, unwanted = (tuple(map(absolute, given or ())) for given in (include, exclude))
-    trace = _read(source, from_format, Selection(wanted, unwanted, everything), quiet)
+    selection = FileSelection(
+        tuple(map(absolute_glob, scope.include or ())),
+        tuple(map(absolute_glob, scope.exclude or ())),
+        scope.everything,
+    )
+    trace = _read(source, from_format, selection, quiet)
     if export is None:
         save_trace(trace, target, force=force)
         if not quiet:
@@ -138,7 +118,7 @@ def _export_format(target: Path, name: str | None) -> Format | None:
     return found
 
 
-def _read(source: str, name: str | None, selection: Selection, quiet: bool) -> Trace:
+def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) -> Trace:
     if name == _TRACE or (name is None and _is_trace(source)):
         return read_trace(source)
     path = local_path(source)
@@ -175,7 +155,7 @@ def _describe(trace: Trace, target: Path) -> None:
     found += [plural(summary.tensors, "tensor row")] if summary.tensors else []
     files = len({path for path in trace.strings("path") if path})
     print(f"iotrace: {', '.join(found) or 'nothing'} on {plural(files, 'file')}", file=sys.stderr)
-    print(f"iotrace: next: iotrace show {shlex.quote(str(target))}", file=sys.stderr)
+    say_next("show", as_uri(target))
 
 
 def _is_trace(source: str) -> bool:

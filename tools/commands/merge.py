@@ -20,7 +20,7 @@ from iotrace.traces.words import plural
 
 def merge(
     traces: Annotated[
-        list[str], typer.Argument(metavar="TRACE...", help="Traces: files, folders or URIs.")
+        list[str], typer.Argument(metavar="TRACE", help="Traces: files, folders or URIs.")
     ],
     output: OutputOption = Path("trace.parquet"),
     force: ForceOption = False,

@@ -1,0 +1,22 @@
+"""What is most worth typing next, said on stderr; as it stands there, it runs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+
+def say_next(*words: str) -> None:
+    """Print a command of ours; `words` follow the program's name."""
+    print(f"iotrace: next: {shlex.join(['iotrace', *words])}", file=sys.stderr)
+
+
+def free_name(name: str) -> str:
+    """Return a file name that nothing has yet: `name`, or `name` with a number."""
+    path = Path(name)
+    number = 1
+    while path.exists():
+        number += 1
+        path = path.with_name(f"{Path(name).stem}-{number}{path.suffix}")
+    return str(path)
