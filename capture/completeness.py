@@ -18,6 +18,7 @@ from iotrace.capture.files import FileTable
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.rows import NULLS, Block, Words
 from iotrace.traces.metadata import FileCompleteness, ProcessCompleteness
+from iotrace.traces.words import plural
 
 Rows = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.int64]
@@ -238,7 +239,7 @@ def mapped_bytes(requests: Requests, faults: Faults) -> Iterator[str]:
     on a file is taken to have loaded it from storage.
     """
     if faults.lost:
-        yield f"{counted(faults.lost, 'page fault')} came too fast to be kept"
+        yield f"{plural(faults.lost, 'page fault')} came too fast to be kept"
     block = requests.block
     for_writing = writable_maps(requests)
     for_reading = np.setdiff1d(requests.succeeded("map"), for_writing)
@@ -257,7 +258,7 @@ def mapped_bytes(requests: Requests, faults: Faults) -> Iterator[str]:
         if touched:
             count = len(np.unique(block["file"][rows]))
             yield (
-                f"{touched} bytes of {counted(count, 'file')} were mapped into memory for {verb}; "
+                f"{touched} bytes of {plural(count, 'file')} were mapped into memory for {verb}; "
                 f"{unseen}"
             )
 
@@ -301,11 +302,6 @@ def lost_names(written: Written, files: FileTable, boot: str) -> Iterator[str]:
     missing = [path for path in paths if not os.path.lexists(path)]
     if missing:
         yield (
-            f"{counted(len(missing), 'written file')} gone by a rename or removal that was not "
+            f"{plural(len(missing), 'written file')} gone by a rename or removal that was not "
             f"seen; the first is {missing[0]}"
         )
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
