@@ -18,6 +18,7 @@ from iotrace.tools.render import (
     format_count,
     format_range,
     format_rate,
+    format_ratio,
     format_seconds,
     print_facts,
     print_problems,
@@ -165,12 +166,12 @@ def _counts(outcome: Outcome) -> Iterator[Cells]:
         ("reads and writes", recorded.data_requests, done.data_requests),
         ("files", recorded.files, done.files),
     ):
-        yield label, format_count(before), format_count(after), "", _ratio(before, after)
+        yield label, format_count(before), format_count(after), "", format_ratio(before, after)
     for label, before, after in (
         ("bytes written", recorded.bytes_written, done.bytes_written),
         ("bytes read", recorded.bytes_read, done.bytes_read),
     ):
-        yield label, format_bytes(before), format_bytes(after), "", _ratio(before, after)
+        yield label, format_bytes(before), format_bytes(after), "", format_ratio(before, after)
     if done.padding_bytes:
         yield "padding besides", NONE, format_bytes(done.padding_bytes), "", NONE
 
@@ -239,7 +240,7 @@ def _latencies(outcome: Outcome, recorded_us: Mapping[str, float]) -> Iterator[C
             format_seconds(before / 1e6) if before else NONE,
             format_seconds(after / 1e6) if after else NONE,
             "",
-            _ratio(before, after),
+            format_ratio(before, after),
         )
 
 
@@ -248,7 +249,13 @@ def _time(label: str, before: float | None, runs: Sequence[float]) -> Cells:
         return label, _seconds(before), NONE, "", NONE
     found = estimate(runs)
     interval = format_range(format_seconds(found.low), format_seconds(found.high))
-    return label, _seconds(before), _seconds(found.median), interval, _ratio(before, found.median)
+    return (
+        label,
+        _seconds(before),
+        _seconds(found.median),
+        interval,
+        format_ratio(before, found.median),
+    )
 
 
 def _rate(label: str, moved: tuple[int, int], before: float | None, runs: Sequence[float]) -> Cells:
@@ -258,16 +265,9 @@ def _rate(label: str, moved: tuple[int, int], before: float | None, runs: Sequen
         return label, old, new, "", NONE
     found = estimate([moved[1] / seconds for seconds in runs])
     interval = format_range(format_rate(found.low, 1), format_rate(found.high, 1))
-    ratio = _ratio(moved[0] / before, found.median) if before else NONE
+    ratio = format_ratio(moved[0] / before, found.median) if before else NONE
     return label, old, format_rate(found.median, 1), interval, ratio
 
 
 def _seconds(seconds: float | None) -> str:
     return format_seconds(seconds) if seconds else NONE
-
-
-def _ratio(before: float | None, after: float) -> str:
-    if not before or not after:
-        return NONE
-    ratio = after / before
-    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.3g}x" if ratio >= 0.01 else "<0.01x"

@@ -14,6 +14,7 @@ from iotrace.tools.render import (
     format_bytes,
     format_count,
     format_rate,
+    format_ratio,
     format_seconds,
     format_share,
     print_facts,
@@ -21,6 +22,7 @@ from iotrace.tools.render import (
     print_table,
     shorten,
 )
+from iotrace.tools.replayed import TIMES, Replayed
 from iotrace.tools.spread import spread_title
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.structure import Order, Structure, compare_order, structure_of
@@ -31,13 +33,6 @@ from iotrace.traces.words import plural
 APART = "ranges do not overlap"
 Cells = tuple[str, str, str, str]  # label, A, B, B / A
 
-_TIMES = {
-    "write_seconds": "write, completed",
-    "durable_seconds": "write, durable",
-    "allocate_seconds": "allocate, fresh",
-    "read_seconds": "read",
-}
-
 
 @dataclass(frozen=True)
 class Side:
@@ -45,7 +40,7 @@ class Side:
 
     Attributes:
         location: as the user named it.
-        seconds: per time of `_TIMES`, what each run took; a trace has one run.
+        seconds: per time of `TIMES`, what each run took; a trace has one run.
         problems: why its figures are not to be trusted.
     """
 
@@ -74,7 +69,7 @@ def contrast(locations: tuple[str, str], traces: tuple[Trace, Trace]) -> Contras
 def to_json(found: Contrast) -> dict[str, Any]:
     """Return all of it as one JSON object."""
     times = {}
-    for name in _TIMES:
+    for name in TIMES:
         a, b = (_estimate(side, name) for side in (found.a, found.b))
         times[name] = {
             "a": _time_json(found.a, name, a),
@@ -117,22 +112,16 @@ def print_contrast(terminal: Terminal, found: Contrast, structure: bool) -> None
 
 def _side(location: str, trace: Trace) -> Side:
     summary = summarize(trace)
-    told = trace.metadata.extra.get("replay")
-    replayed = told.get("replayed") if isinstance(told, dict) else None
-    seconds: dict[str, tuple[float, ...]] = {}
-    for name in _TIMES:
-        runs = replayed.get(name) if isinstance(replayed, dict) else None
-        if isinstance(runs, list) and runs and all(isinstance(one, float | int) for one in runs):
-            seconds[name] = tuple(float(one) for one in runs)
-    if "write_seconds" not in seconds:
-        seconds["write_seconds"] = (summary.write_seconds,)
-    if "read_seconds" not in seconds:
-        seconds["read_seconds"] = (summary.read_seconds,)
-    problems = list(summary.problems)
-    for key in ("errors", "degraded"):
-        listed = told.get(key) if isinstance(told, dict) else None
-        problems += [str(one) for one in listed] if isinstance(listed, list) else []
-    return Side(location, summary, structure_of(trace), seconds, tuple(problems))
+    replayed = Replayed.of(trace.metadata)
+    seconds: dict[str, tuple[float, ...]] = {
+        "write_seconds": (summary.write_seconds,),
+        "read_seconds": (summary.read_seconds,),
+    }
+    problems = summary.problems
+    if replayed is not None:
+        seconds |= replayed.seconds
+        problems += replayed.problems
+    return Side(location, summary, structure_of(trace), seconds, problems)
 
 
 def _side_json(side: Side) -> dict[str, Any]:
@@ -189,12 +178,12 @@ def _verdict(found: Contrast, name: str) -> str:
 
 def _times(found: Contrast) -> Iterator[tuple[Cells, str]]:
     """Yield each time, its interval and its bandwidth."""
-    moved = {name: ("bytes_read" if name == "read_seconds" else "bytes_written") for name in _TIMES}
-    for name, label in _TIMES.items():
+    moved = {name: ("bytes_read" if name == "read_seconds" else "bytes_written") for name in TIMES}
+    for name, label in TIMES.items():
         a, b = (_estimate(side, name) for side in (found.a, found.b))
         if a is None and b is None:
             continue
-        ratio = _ratio(a.median, b.median) if a and b else NONE
+        ratio = format_ratio(a.median, b.median) if a and b else NONE
         yield (label, _seconds(a), _seconds(b), ratio), _verdict(found, name)
         spreads = [_spread(found.a, name, a), _spread(found.b, name, b)]
         if any(spreads):
@@ -252,7 +241,7 @@ def _order(found: Contrast, width: int) -> Iterator[tuple[str, str]]:
         )
     else:
         counts = " and ".join(map(format_count, order.streams))
-        yield "order", f"{format_count(order.equal_streams)} streams are equal, of {counts}"
+        yield "order", f"of {counts} streams, {format_count(order.equal_streams)} equal"
     if order.first_difference is not None:
         stream, place, mine, theirs = order.first_difference
         yield "differs", f"first in stream {stream}, request {format_count(place)}"
@@ -281,11 +270,11 @@ def _is_equal(order: Order) -> bool:
 
 
 def _count(label: str, a: int, b: int) -> Cells:
-    return label, format_count(a), format_count(b), _ratio(a, b)
+    return label, format_count(a), format_count(b), format_ratio(a, b)
 
 
 def _bytes(label: str, a: float, b: float) -> Cells:
-    return label, format_bytes(a), format_bytes(b), _ratio(a, b)
+    return label, format_bytes(a), format_bytes(b), format_ratio(a, b)
 
 
 def _share(share: float | None) -> str:
@@ -300,10 +289,3 @@ def _spread(side: Side, name: str, found: Estimate | None) -> str:
     if found is None or len(side.seconds.get(name, ())) < 2:
         return ""
     return f"{format_seconds(found.low)} - {format_seconds(found.high)}"
-
-
-def _ratio(a: float, b: float) -> str:
-    if not a or not b:
-        return NONE
-    ratio = b / a
-    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.3g}x" if ratio >= 0.01 else "<0.01x"

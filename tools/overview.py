@@ -23,6 +23,7 @@ from iotrace.tools.render import (
     print_problems,
     print_table,
 )
+from iotrace.tools.replayed import Replayed
 from iotrace.traces.check import check_trace
 from iotrace.traces.counters import SpanCounters, counters_of_spans
 from iotrace.traces.metadata import Metadata
@@ -55,6 +56,7 @@ class Overview:
             included) or nothing.
         contradictions: rows that cannot be true.
         counters: memory and page cache around each span.
+        replayed: how it came to be, if it is a result.
     """
 
     location: str
@@ -65,6 +67,7 @@ class Overview:
     failed: int
     contradictions: tuple[str, ...]
     counters: tuple[SpanCounters, ...]
+    replayed: Replayed | None
 
 
 def look_at(location: str, trace: Trace) -> Overview:
@@ -78,6 +81,7 @@ def look_at(location: str, trace: Trace) -> Overview:
         failed=_failed(trace),
         contradictions=tuple(check_trace(trace)),
         counters=tuple(counters_of_spans(trace)),
+        replayed=Replayed.of(trace.metadata),
     )
 
 
@@ -119,6 +123,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
         },
         "contradictions": list(overview.contradictions),
         "counters": [asdict(one) for one in overview.counters],
+        "replayed": asdict(overview.replayed) if overview.replayed else None,
     }
 
 
@@ -132,6 +137,9 @@ def print_overview(terminal: Terminal, overview: Overview) -> None:
     if overview.contradictions:
         terminal.print()
         print_problems(terminal, "CONTRADICTORY: do not trust it", overview.contradictions)
+    if overview.replayed and overview.replayed.problems:
+        terminal.print()
+        print_problems(terminal, "NOT AS ASKED when it was replayed", overview.replayed.problems)
     terminal.print()
     _print_transfers(terminal, overview)
     if summary.data_requests:
@@ -183,7 +191,10 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
         free = f", {format_bytes(mount.free_bytes)} free" if mount.free_bytes is not None else ""
         yield "storage", f"{mount.file_system or 'unknown'} on {mount.path}{free}"
     yield from _made_by(metadata)
-    yield "engine", ", ".join(summary.engines) or "none recognised"
+    if overview.replayed:
+        yield from overview.replayed.facts()
+    else:
+        yield "engine", ", ".join(summary.engines) or "none recognised"
     shape = [plural(len(summary.steps), "step"), plural(summary.processes, "process")]
     shape += [plural(len(summary.ranks), "rank")] if summary.ranks else []
     shape += [plural(len(summary.files), "file"), plural(summary.tensors, "tensor row")]

@@ -83,6 +83,18 @@ def format_range(low: str, high: str) -> str:
     return f"{value if high.endswith(f' {unit}') else low} - {high}"
 
 
+def format_ratio(before: float | None, after: float | None) -> str:
+    """Return how many times `before` goes into `after`.
+
+    >>> format_ratio(2, 5), format_ratio(1, 12345), format_ratio(1000, 1), format_ratio(0, 1)
+    ('2.5x', '12,345x', '<0.01x', '-')
+    """
+    if not before or not after:
+        return NONE
+    ratio = after / before
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.3g}x" if ratio >= 0.01 else "<0.01x"
+
+
 def format_share(part: int | float, whole: int | float) -> str:
     """Return `part` of `whole` in percent; never 100 % or 0 % for what is not quite that."""
     if not whole:

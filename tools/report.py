@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from iotrace.replay.probe import Capability
 from iotrace.replay.sweep_result import SweepResult
@@ -13,6 +12,7 @@ from iotrace.tools.durations import format_duration
 from iotrace.tools.figures.sweep_figures import sweep_figures
 from iotrace.tools.figures.trace_figures import trace_figures
 from iotrace.tools.render import format_bytes, format_count, format_range, format_seconds
+from iotrace.tools.replayed import Replayed
 from iotrace.tools.report_page import Page, Table
 from iotrace.tools.spread import spread_title
 from iotrace.tools.sweep_table import LEAST_RUNS, NAMES, command, describe, verdict_on
@@ -32,9 +32,8 @@ def trace_page(location: str, trace: Trace, storage: Capability | None) -> Page:
     advice = advise(location, verdict, storage)
     metadata = trace.metadata
     facts = list(headline(location, metadata, verdict, advice, storage))
-    replayed = metadata.extra.get("replay")
-    if isinstance(replayed, dict):
-        facts += list(_replay_facts(replayed))
+    replayed = Replayed.of(metadata)
+    facts += replayed.facts() if replayed else ()
     incomplete = [
         f"Incomplete, figures are lower bounds: {problem}" for problem in summary.problems
     ]
@@ -73,20 +72,6 @@ def sweep_page(location: str, found: SweepResult) -> Page:
         figures=list(sweep_figures(found)),
         tables=[_sweep_table(found, op) for op in found.ops],
     )
-
-
-def _replay_facts(replayed: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield how a result came to be."""
-    steps = replayed.get("transforms")
-    steps = ", ".join(map(str, steps)) if isinstance(steps, list) else ""
-    yield "replayed", f"{replayed.get('executor')}; {steps or 'as recorded'}"
-    times = replayed.get("replayed")
-    if isinstance(times, dict):
-        for key in ("write_seconds", "durable_seconds", "read_seconds"):
-            runs = times.get(key)
-            if isinstance(runs, list) and any(runs):
-                shown = ", ".join(format_seconds(float(value)) for value in runs[:10])
-                yield key.removesuffix("_seconds"), shown
 
 
 def _file_table(summary: Summary) -> Table:

@@ -85,7 +85,7 @@ def checkpoint_rows(path: str = CHECKPOINT, sizes: Sequence[int] = SIZES) -> lis
     ]
 
 
-def metadata(problem: str | None = None, size: int = SIZE) -> Metadata:
+def metadata(problem: str | None = None, size: int = SIZE, pid: int = 4711) -> Metadata:
     """What a capture on one machine says; `problem` makes it incomplete."""
     file = FileCompleteness(CHECKPOINT, 0, 0, size, size, True)
     return Metadata(
@@ -94,7 +94,7 @@ def metadata(problem: str | None = None, size: int = SIZE) -> Metadata:
         command=("python", "train.py", "--out", CHECKPOINT),
         hosts=(Host(name="node1", kernel="6.18.0", cores=2, memory_bytes=32 << 30),),
         mounts=(Mount("/data", file_system="ext4", free_bytes=1 << 40, block_bytes=4096),),
-        processes=(Process(4711, argv=("python", "train.py"), python="3.11.7"),),
+        processes=(Process(pid, argv=("python", "train.py"), python="3.11.7"),),
         completeness=Completeness(
             files=(file,),
             processes=(ProcessCompleteness(0, size, size),),
@@ -137,3 +137,11 @@ def make_trace(tmp_path: Path) -> Make:
 def small_trace(make_trace: Make) -> Path:
     """A trace of one checkpoint, saved and loaded."""
     return make_trace()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty folder to replay in."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder

@@ -124,8 +124,8 @@ def test_long_paths_keep_their_ends_on_a_narrow_screen(make_trace: Make) -> None
 
 def test_a_folder_and_a_uri_are_traces_too(make_trace: Make) -> None:
     """One file per rank is read as one trace; a URI as the file it names."""
-    for name in ("rank0.parquet", "rank1.parquet"):
-        trace = make_trace(name=name)
+    for rank in (0, 1):
+        trace = make_trace(name=f"rank{rank}.parquet", pid=100 + rank)
     both = json.loads(iotrace("show", trace.parent, "--json", "-").stdout)
     assert both["bytes_written"] == 2 * SIZE
     one = json.loads(iotrace("show", trace.as_uri(), "--json", "-").stdout)
@@ -163,3 +163,22 @@ def test_huge_numbers_are_rounded_where_they_do_not_fit(make_trace: Make) -> Non
     done = iotrace("show", make_trace(rows), "--requests")
     assert_fits(done.stdout)
     assert "4 EiB" in done.stdout
+
+
+def test_a_result_of_several_runs_says_so(small_trace: Path, tmp_path: Path) -> None:
+    """Its rows are of one run; the figures of all stand above them."""
+    result = tmp_path / "result.parquet"
+    done = iotrace("replay", small_trace, "--root", tmp_path, "--coalesce", "--repeat", "3",
+                   "-o", result, "--json", tmp_path / "figures.json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    shown = iotrace("show", result, "--json", tmp_path / "shown.json")
+    assert "of the median one of 3 runs" in shown.stdout
+    for label in ("write, completed", "write, durable", "read"):
+        (line,) = [line for line in shown.stdout.splitlines() if line.startswith(f"{label}  ")]
+        assert "(range of runs " in line
+    assert_fits(shown.stdout)
+    told = json.loads((tmp_path / "shown.json").read_text())["replayed"]
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert told["transforms"] == figures["transforms"]
+    for name in ("write_seconds", "durable_seconds", "read_seconds"):
+        assert told["seconds"][name] == figures["replayed"][name]

@@ -1,0 +1,74 @@
+"""What a result says of how it came to be: the executor, the transforms, the time of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from iotrace.replay.statistics import estimate
+from iotrace.tools.render import format_range, format_seconds
+from iotrace.tools.spread import spread_title
+from iotrace.traces.metadata import Metadata
+from iotrace.traces.words import plural
+
+TIMES = {
+    "write_seconds": "write, completed",
+    "durable_seconds": "write, durable",
+    "allocate_seconds": "allocate, fresh",
+    "read_seconds": "read",
+}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How a result came to be.
+
+    Attributes:
+        executor: what ran the requests.
+        transforms: what reshaped them, in order.
+        seconds: per time of `TIMES` that is known, what each run took.
+        problems: what failed or was done otherwise than asked.
+    """
+
+    executor: str
+    transforms: tuple[str, ...]
+    seconds: dict[str, tuple[float, ...]]
+    problems: tuple[str, ...]
+
+    @classmethod
+    def of(cls, metadata: Metadata) -> Replayed | None:
+        """Return what the metadata of a result say, as far as it can be read; None: no result."""
+        told = metadata.extra.get("replay")
+        if not isinstance(told, dict):
+            return None
+        times = told.get("replayed")
+        seconds = {}
+        for name in TIMES:
+            runs = times.get(name) if isinstance(times, dict) else None
+            if isinstance(runs, list) and runs and all(isinstance(r, float | int) for r in runs):
+                seconds[name] = tuple(map(float, runs))
+        problems = (*_texts(told.get("errors")), *_texts(told.get("degraded")))
+        return cls(str(told.get("executor")), _texts(told.get("transforms")), seconds, problems)
+
+    @property
+    def runs(self) -> int:
+        """How many runs were timed."""
+        return max(map(len, self.seconds.values()), default=1)
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """Yield it as (label, sentence)."""
+        steps = ", ".join(self.transforms) or "the recorded requests"
+        yield "replayed", f"{steps}; by {self.executor}"
+        if self.runs > 1:
+            yield "rows", f"of the median one of {plural(self.runs, 'run')}; the times of all:"
+        for name, label in TIMES.items():
+            runs = self.seconds.get(name, ())
+            if any(runs):
+                found = estimate(runs)
+                scatter = format_range(format_seconds(found.low), format_seconds(found.high))
+                spread = f" ({spread_title([found.kind])} {scatter})" if len(runs) > 1 else ""
+                yield label, f"{format_seconds(found.median)}{spread}"
+
+
+def _texts(listed: object) -> tuple[str, ...]:
+    return tuple(map(str, listed)) if isinstance(listed, list) else ()
