@@ -72,7 +72,7 @@ def save_trace(trace: Trace, path: Path, *, force: bool) -> None:
 
 def check_json(destination: str | None, *, force: bool) -> None:
     """Refuse a `--json` destination that could not be written in the end."""
-    if destination is not None and not _is_stream(destination):
+    if destination is not None and not is_stream(destination):
         check_output(Path(destination), force=force)
 
 
@@ -87,7 +87,7 @@ def write_json(value: dict[str, Any], destination: str) -> None:
         sys.stdout.write(text)
         return
     try:
-        if _is_stream(destination):
+        if is_stream(destination):
             Path(destination).write_text(text)
         else:
             _replace(Path(destination), text)
@@ -112,7 +112,7 @@ def save_text(text: str, path: Path) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _is_stream(destination: str) -> bool:
+def is_stream(destination: str) -> bool:
     """Is it written as it is, like `-`, /dev/stderr or a named pipe?"""
     path = Path(destination)
     return destination == STDOUT or (path.exists() and not path.is_file() and not path.is_dir())

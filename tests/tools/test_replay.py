@@ -1,7 +1,6 @@
 """`iotrace replay` at the command line: what is shown, refused and left behind."""
 
 import json
-import shlex
 import signal
 import subprocess
 import time
@@ -33,14 +32,6 @@ KEYS = {
     ),
 }
 COUNTS = {"requests", "data_requests", "files", "bytes_written", "bytes_read"}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """An empty folder to replay in."""
-    folder = tmp_path / "root"
-    folder.mkdir()
-    return folder
 
 
 @pytest.fixture
@@ -190,27 +181,6 @@ def test_one_op_alone_is_replayed(small_trace: Path, root: Path) -> None:
         assert result["fidelity"]["result_mismatches"] == 0
 
 
-def test_what_to_type_next_keeps_what_was_given(small_trace: Path, root: Path) -> None:
-    """Another folder, layer or op would be another measurement."""
-    given = ("replay", small_trace, "--root", root, "--layer", "tensor", "--op", "read")
-    for asked, added in (((), "--coalesce --direct"), (("--coalesce",), "--coalesce --verify")):
-        done = iotrace(*given, *asked)
-        assert done.returncode == 0, done.stderr
-        words = shlex.join(["iotrace", *map(str, given)])
-        assert done.stderr.splitlines()[-1] == f"iotrace: next: {words} {added}"
-
-
-def test_tensors_alone_of_one_op_stand_beside_nothing(make_trace: Make, root: Path) -> None:
-    """What the engine meant can be replayed where no request was recorded."""
-    trace = make_trace([row for row in checkpoint_rows() if row.layer == "tensor"])
-    done = iotrace("replay", trace, "--root", root, "--layer", "tensor", "--op", "write",
-                   "--json", "-")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["recorded"]["requests"] == result["recorded"]["bytes_written"] == 0
-    assert result["replayed"]["bytes_written"] == SIZES[2]
-
-
 def test_the_latencies_of_one_op_stand_beside_those_recorded_of_it(
     small_trace: Path, tmp_path: Path, root: Path
 ) -> None:
@@ -229,13 +199,6 @@ def test_the_latencies_of_one_op_stand_beside_those_recorded_of_it(
             assert shown["p50"][0] == shown["max"][0] == recorded_us, shown
             (counts,) = (line for line in lines if line[:3] == ["reads", "and", "writes"])
             assert counts[3:5] == [str(len(SIZES)), str(1 if layer == "tensor" else len(SIZES))]
-
-
-def test_the_tensor_layer_gives_a_request_per_tensor(small_trace: Path, root: Path) -> None:
-    """What the engine meant instead of what it did."""
-    done = iotrace("replay", small_trace, "--root", root, "--layer", "tensor", "--json", "-")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["planned"]["data_requests"] == 2
 
 
 def test_a_dry_run_touches_nothing(small_trace: Path, root: Path) -> None:

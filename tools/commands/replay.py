@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -16,10 +14,12 @@ from iotrace.replay.group import join_group
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.plan import Plan
 from iotrace.replay.result import RecordedSummary
+from iotrace.replay.target import probe_target
 from iotrace.replay.transforms.select import Select
 from iotrace.tools.arguments import TraceArgument
 from iotrace.tools.comparison import Setting, print_outcome, recorded_latency_us
 from iotrace.tools.explanation import print_explanation
+from iotrace.tools.next_command import free_name, say_next
 from iotrace.tools.output import STDOUT, save_trace, write_json
 from iotrace.tools.panels.output import OutputPanel
 from iotrace.tools.panels.panel import with_panels
@@ -28,9 +28,12 @@ from iotrace.tools.panels.shape import ShapePanel
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal
 from iotrace.tools.shape import Shape, transforms
+from iotrace.traces.columns import Mask
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
+from iotrace.traces.stores import as_uri
 from iotrace.traces.trace import Trace
+from iotrace.traces.verdict.requests import Requests
 
 
 @with_panels
@@ -95,43 +98,62 @@ def replay(
         save_trace(outcome.to_trace(trace, recording.metadata), result.output, force=result.force)
     if outcome.failed:
         return 1
-    next_command = _next_command(shape, options, result.output)
-    print(f"iotrace: next: {next_command}", file=sys.stderr)
+    say_next(*_next_words(shape, options, result))
     return 0
 
 
 def _compared(recording: Trace, plan: Plan, op: str) -> Trace:
-    """Return the recorded requests that a replay of `op` stands beside.
+    """Return the recorded requests that a replay stands beside.
 
     Args:
         recording: all of it.
-        plan: made of it, untransformed: of its requests, or of its tensors.
+        plan: made of it, untransformed; one of tensors stands beside what was done to their files.
         op: `write`, `read` or `all`.
     """
-    if op == "all":
+    of_tensors = dict(plan.history[0].parameters)["layer"] == "tensor"
+    if op == "all" and not of_tensors:
         return recording
-    chosen = np.zeros(len(recording), np.bool_)
-    try:
-        if dict(plan.history[0].parameters)["layer"] != "request":
-            plan = plan_from_trace(recording)
-        rows = Select(ops=(op,))(plan).requests["source_row"]
-        chosen[rows[rows >= 0]] = True
-    except PlanError:
-        pass  # tensors alone were recorded of it
+    chosen = _on_tensor_files(recording) if of_tensors else np.ones(len(recording), np.bool_)
+    if op != "all":
+        of_op = np.zeros(len(recording), np.bool_)
+        try:
+            rows = Select(ops=(op,))(plan_from_trace(recording)).requests["source_row"]
+            of_op[rows[rows >= 0]] = True
+        except PlanError:
+            pass  # tensors alone were recorded of it
+        chosen &= of_op
     return recording.where(chosen)
 
 
-def _next_command(shape: Shape, options: ReplayOptions, output: Path | None) -> str:
+def _on_tensor_files(recording: Trace) -> Mask:
+    """Return which rows are requests on files that tensors lie in, by the files' last names."""
+    codes, paths = recording.where(recording.row_mask(layer="tensor")).codes("path")
+    wanted = {paths[code] for code in np.unique(codes).tolist() if code >= 0}
+    requests = Requests.of(recording)
+    is_wanted = np.array([*(home in wanted for home in requests.homes), False])
+    recorded = recording.row_mask(layer="request")
+    chosen = recorded if recorded.any() else recording.row_mask(layer="replay")
+    chosen[chosen] = is_wanted[requests.home]
+    return chosen
+
+
+def _next_words(shape: Shape, options: ReplayOptions, result: OutputPanel) -> list[str]:
     """Return what is most worth typing after this replay."""
-    if output is not None:
-        return f"iotrace show {shlex.quote(str(output))}"
-    given = [word for word in sys.argv[1:] if word != "--dry-run"]
+    if result.output is not None:
+        return ["show", as_uri(result.output)]
+    given = [word for word in sys.argv[1:] if word not in ("--dry-run", "--executor=null")]
+    for place in range(len(given) - 1, 0, -1):
+        if given[place - 1 : place + 1] == ["--executor", "null"]:
+            del given[place - 1 : place + 1]
+    if result.writes_json and not result.force:
+        given.append("--force")  # the file is there now
     if options.executor == "null":
-        return shlex.join(["iotrace", *given])
+        return given
     if shape.is_recorded:
-        return shlex.join(["iotrace", *given, "--coalesce", "--direct"])
+        direct = probe_target(options.root).direct_is_effective
+        return [*given, "--coalesce", *(["--direct"] if direct else [])]
     if not options.verify:
-        return shlex.join(["iotrace", *given, "--verify"])
+        return [*given, "--verify"]
     if options.repeat == 1:
-        return shlex.join(["iotrace", *given, "--repeat", "5"])
-    return shlex.join(["iotrace", *given, "-o", "result.parquet"])
+        return [*given, "--repeat", "5"]
+    return [*given, "-o", free_name("result.parquet")]

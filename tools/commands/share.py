@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from iotrace.tools.arguments import ForceOption, JsonOption, QuietOption, TraceArgument
+from iotrace.tools.next_command import say_next
 from iotrace.tools.output import (
     STDOUT,
     check_json,
@@ -23,7 +23,6 @@ from iotrace.tools.output import (
     write_json,
 )
 from iotrace.tools.panels.panel import with_panels
-from iotrace.tools.render import format_count
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.reader import read_trace
 from iotrace.traces.selection import Selection
@@ -150,8 +149,7 @@ def share(
 
 def _say(card: Card, output: Path, card_path: Path, original: str, left_out: int) -> None:
     parts = [plural(card.requests, "request"), plural(card.tensors, "tensor row")]
-    part = f"; {format_count(left_out)} rows left out" if left_out else ""
+    part = f"; {plural(left_out, 'row')} left out" if left_out else ""
     print(f"iotrace: {', '.join(parts)}, no leftovers found{part}", file=sys.stderr)
     print(f"iotrace: card: {as_uri(card_path)}; digest {card.digest}", file=sys.stderr)
-    check = ["iotrace", "check", as_uri(output), "--shared", "--original", original]
-    print(f"iotrace: next: {shlex.join(check)}", file=sys.stderr)
+    say_next("check", as_uri(output), "--shared", "--original", original)

@@ -16,6 +16,7 @@ from iotrace.tools.overview import to_json as overview_json
 from iotrace.tools.render import Terminal, format_count
 from iotrace.traces.reader import read_trace
 from iotrace.traces.summary import summarize
+from iotrace.traces.words import plural
 
 ROWS = 20  # on the screen, without --limit
 _LISTS = "Lists instead of the overview"
@@ -103,4 +104,4 @@ def _say_more(total: int, shown: int | None) -> None:
 def _hint(trace: str, more_files: int) -> None:
     if more_files > 0:
         command = f"iotrace show {shlex.quote(trace)} --files"
-        print(f"{format_count(more_files)} more files: {command}", file=sys.stderr)
+        print(f"{plural(more_files, 'more file')}: {command}", file=sys.stderr)

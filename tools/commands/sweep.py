@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from iotrace.replay.transforms.aggregate import LAYOUTS
 from iotrace.replay.workspace import peak_bytes
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.durations import format_duration, parse_duration
+from iotrace.tools.next_command import free_name, say_next
 from iotrace.tools.output import STDOUT, check_json, check_output, write_json
 from iotrace.tools.panels.shape import OpName
 from iotrace.tools.progress import progress
@@ -124,7 +124,8 @@ def sweep(
         print_sweep(Terminal(), found)
     if json_to is not None:
         write_json(to_json(found), json_to)
-    _hint(found, output)
+    if output is not None and found.runs:
+        say_next("report", str(output), "-o", free_name("report.html"))
     return status
 
 
@@ -271,9 +272,3 @@ def _digest(recording: Trace) -> str:
     for name in ("start_ns", "offset", "length"):
         digest.update(recording.ints(name).tobytes())
     return digest.hexdigest()
-
-
-def _hint(found: SweepResult, output: Path | None) -> None:
-    if output is not None:
-        words = ["iotrace", "report", str(output), "-o", "report.html"]
-        print(f"iotrace: next: {shlex.join(words)}", file=sys.stderr)

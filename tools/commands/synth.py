@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -11,9 +10,11 @@ from typing import Annotated
 import typer
 
 from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
+from iotrace.tools.next_command import say_next
 from iotrace.tools.output import check_output, save_trace
 from iotrace.tools.render import format_bytes
 from iotrace.traces.errors import IotraceError
+from iotrace.traces.stores import as_uri
 from iotrace.traces.summary import summarize
 from iotrace.traces.synth.layouts import LAYOUTS
 from iotrace.traces.synth.models import MODELS
@@ -64,4 +65,4 @@ def synth(
             f"{plural(len(summary.files), 'file')}, no times",
             file=sys.stderr,
         )
-        print(f"iotrace: next: iotrace show {shlex.quote(str(output))}", file=sys.stderr)
+        say_next("show", as_uri(output))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from iotrace.replay.probe import Capability, probe
 from iotrace.replay.probe_cache import load_probe, save_probe
 from iotrace.tools.advice.advise import advise
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
+from iotrace.tools.next_command import say_next
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal
@@ -64,7 +64,8 @@ def why(
     advice = advise(trace, verdict, storage)
     if json_to != STDOUT:
         print_verdict(Terminal(), trace, recording.metadata, verdict, advice, storage)
-        _hint(trace, root)
+        if verdict.findings:
+            say_next("sweep", trace, "--budget", "5m", *_root(root))
     if json_to is not None:
         write_json(to_json(trace, verdict, advice, storage), json_to)
 
@@ -81,7 +82,5 @@ def _probe(root: Path) -> Capability | None:
     return found
 
 
-def _hint(trace: str, root: Path) -> None:
-    words = ["iotrace", "sweep", trace, "--budget", "5m"]
-    words += ["--root", str(root)] if str(root) != "." else []
-    print(f"iotrace: next: {shlex.join(words)}", file=sys.stderr)
+def _root(root: Path) -> tuple[str, ...]:
+    return () if str(root) == "." else ("--root", str(root))

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from typer import Option
 
 from iotrace.tools.arguments import ForceOption, JsonOption
-from iotrace.tools.output import check_json, check_output
+from iotrace.tools.output import check_json, check_output, is_stream
 from iotrace.traces.errors import PlanError
 
 
@@ -31,6 +31,11 @@ class OutputPanel:
     ] = None
     json_to: JsonOption = None
     force: ForceOption = False
+
+    @property
+    def writes_json(self) -> bool:
+        """Whether the figures go to a file."""
+        return self.json_to is not None and not is_stream(self.json_to)
 
     def check(self, trace: str) -> None:
         """Refuse what could not be written in the end.

@@ -128,7 +128,8 @@ class ShapePanel:
         Option("--explain", help="Show the plan before and after each change, and run nothing."),
     ] = False
     layer: Annotated[
-        LayerName, Option(help="Replay what reached the system, or one request per tensor.")
+        LayerName,
+        Option(help="Replay what reached the system, or one request per tensor."),
     ] = LayerName.REQUEST
     op: Annotated[OpName, Option(help="Replay the writes, the reads or both.")] = OpName.ALL
 
