@@ -2,22 +2,28 @@
 
 import mmap
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.plan import Stream
 from iotrace.traces.phases import Phase
 
 # A replay may run on a machine with less memory than the job had: pieces are given back.
 _PIECE_BYTES = 1 << 28
 
 
-def loaded_bytes(requests: Rows, stream_count: int) -> Ints:
-    """Return the bytes that each stream's loads read, which an engine allocates first."""
+def loaded_bytes(requests: Rows, streams: Sequence[Stream]) -> Ints:
+    """Return the bytes that each stream's loads read, which an engine allocates first.
+
+    What is read ahead of another stream is dropped: it needs no memory of its own.
+    """
     loads = (requests["op"] == Op.READ) & (requests["phase"] == Phase.LOAD)
     rows = requests[loads]
-    totals = np.bincount(rows["stream"], weights=rows["length"], minlength=stream_count)
+    totals = np.bincount(rows["stream"], weights=rows["length"], minlength=len(streams))
+    totals[[stream.leads >= 0 for stream in streams]] = 0
     return totals.astype(np.int64)
 
 

@@ -101,6 +101,8 @@ class Job:
         paths: names relative to the root of the replay.
         handle_count: number of opens; `requests["handle"]` indexes them.
         file_count: number of files; `requests["file"]` indexes them.
+        stream_leads: int32, per stream the one that it goes ahead of, or -1: it starts a request
+            once that one has started all of its own with a lower index; None: none does.
     """
 
     requests: npt.NDArray[np.void]
@@ -110,6 +112,7 @@ class Job:
     paths: tuple[str, ...]
     handle_count: int
     file_count: int
+    stream_leads: npt.NDArray[np.int32] | None = None
 
     @property
     def stream_count(self) -> int:
@@ -198,6 +201,13 @@ def _stream_problems(job: Job) -> Iterator[str]:
     expected = np.repeat(np.arange(job.stream_count), np.diff(starts))
     if not np.array_equal(job.requests["stream"][order], expected):
         yield "a request lies in another stream than its own"
+    leads = job.stream_leads
+    if leads is not None and not (
+        leads.dtype == np.int32
+        and leads.shape == (job.stream_count,)
+        and np.all((leads >= -1) & (leads < job.stream_count))
+    ):
+        yield "stream_leads does not give each stream another or none"
 
 
 def _request_problems(job: Job) -> Iterator[str]:

@@ -258,6 +258,8 @@ def _run(
     c_job.piece_count = len(job.pieces)
     c_job.stream_order = _pointer("int64_t *", job.stream_order)
     c_job.stream_starts = _pointer("int64_t *", job.stream_starts)
+    if job.stream_leads is not None:
+        c_job.stream_leads = _pointer("int32_t *", job.stream_leads)
     c_job.paths = ffi.cast("char const * const *", paths)
     c_job.path_count = len(job.paths)
     c_job.handle_count = job.handle_count

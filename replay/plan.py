@@ -24,12 +24,22 @@ _BY_HANDLE = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.ALLOCATE)
 
 @dataclass(frozen=True)
 class Stream:
-    """What one thread issued, in order. `host` is the index of its machine."""
+    """What one thread issues, in order.
+
+    Attributes:
+        process: in the trace.
+        thread: in the process.
+        rank: of the process; -1: none.
+        host: index of its machine.
+        leads: the stream that this one reads ahead of: it starts nothing before that one has
+            started all that stands before in the plan; -1: none.
+    """
 
     process: int
     thread: int
     rank: int = -1
     host: int = 0
+    leads: int = -1
 
     @property
     def region(self) -> tuple[int, int]:
@@ -135,13 +145,15 @@ class Plan:
         return initial_extents(self.initial_bytes(), self.relocation)
 
     def require_buffered(self, transform: str) -> None:
-        """Refuse a transform that would undo the alignment of direct I/O.
+        """Refuse a transform that would undo the alignment of direct I/O, or what is read ahead.
 
         Raises:
-            PlanError: `direct` has been applied.
+            PlanError: `direct` has been applied, or `prefetch` and `transform` is not `direct`.
         """
         if any(applied.name == "direct" for applied in self.history):
             raise PlanError(f"{transform} comes before direct; apply direct once, and last")
+        if transform != "direct" and any(applied.name == "prefetch" for applied in self.history):
+            raise PlanError(f"{transform} comes before prefetch; apply prefetch once, and last")
 
     def is_data(self) -> npt.NDArray[np.bool_]:
         """Return which requests read or write."""

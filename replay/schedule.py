@@ -65,6 +65,7 @@ def schedule(
         requests[name] = column
     order = np.argsort(requests["stream"], kind="stable").astype(np.int64)
     starts = np.searchsorted(requests["stream"][order], np.arange(len(plan.streams) + 1))
+    leads = np.array([stream.leads for stream in plan.streams], np.int32)
     job = Job(
         requests=requests,
         pieces=pieces,
@@ -73,6 +74,7 @@ def schedule(
         paths=paths,
         handle_count=plan.handle_count,
         file_count=int(domain.max(initial=-1)) + 1,
+        stream_leads=leads if leads.max(initial=-1) >= 0 else None,
     )
     return Schedule(job, origin)
 

@@ -166,7 +166,7 @@ class _Session:
             stop_on_error=self.options.stop_on_error,
             round_trip_ns=round(self.options.round_trip_seconds * 1e9),
         )
-        fresh_bytes = loaded_bytes(self.plan.requests, len(self.plan.streams))
+        fresh_bytes = loaded_bytes(self.plan.requests, self.plan.streams)
         if self.options.allocate != "fresh":
             fresh_bytes[:] = 0
         if self.group.size > 1:

@@ -16,6 +16,7 @@ from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import OPS, Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
 from iotrace.replay.transforms.preallocate import Preallocate
+from iotrace.replay.transforms.prefetch import Prefetch
 from iotrace.replay.transforms.reorder import Reorder
 from iotrace.replay.transforms.select import Select
 from iotrace.replay.transforms.split import MaxRequest, Split
@@ -48,6 +49,7 @@ class Shape:
         reorder: issue requests by offset.
         preallocate: give files their size first.
         drop_behind: put written files out of the page cache.
+        prefetch_bytes: read files so far ahead of their loads.
         max_request_bytes: the most that goes into one request, as a network file system has it.
     """
 
@@ -66,6 +68,7 @@ class Shape:
     reorder: bool = False
     preallocate: bool = False
     drop_behind: bool = False
+    prefetch_bytes: int | None = None
     max_request_bytes: int | None = None
 
     @property
@@ -80,9 +83,9 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
     Requests are chosen first, and freed of what was recorded direct if that is asked for;
     broadcast chooses among reads. Then files are put together and requests ordered, so that more
     of them can be joined; they are joined before they are aligned, so that only the final ones
-    are padded, and cut after that. Files get the sizes that this gives them, and are dropped as
-    they are then. Direct comes after that, because it parts whole blocks from what is left over;
-    what the file system itself would cut is last.
+    are padded, and cut after that. Files get the sizes that this gives them, are dropped as they
+    are then, and read ahead as they are loaded then. Direct comes after that, because it parts
+    whole blocks from what is left over; what the file system itself would cut is last.
 
     Args:
         shape: what was asked for.
@@ -114,6 +117,8 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
         chosen.append(Preallocate())
     if shape.drop_behind:
         chosen.append(DropBehind())
+    if shape.prefetch_bytes is not None:
+        chosen.append(Prefetch(shape.prefetch_bytes))
     if shape.direct:
         ops = OPS if shape.direct_op == "all" else (shape.direct_op,)
         chosen.append(Direct(block_bytes, ops, shape.direct_least_bytes))

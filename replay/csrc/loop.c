@@ -139,6 +139,15 @@ static int64_t earliest_start(const struct loop *loop, const struct stream *stre
 	return thought > when ? thought : when;
 }
 
+/* Whether a stream that goes ahead of another has gone as far as it may. */
+static bool is_far_ahead(const struct loop *loop, const struct stream *stream, int64_t index)
+{
+	int32_t leads = loop->job->stream_leads ? loop->job->stream_leads[stream - loop->streams] : -1;
+	const struct stream *other = leads < 0 ? stream : &loop->streams[leads];
+
+	return other->next < other->end && loop->job->stream_order[other->next] < index;
+}
+
 static bool may_start(struct loop *loop, const struct stream *stream, int64_t now,
 		      int64_t *wake)
 {
@@ -152,6 +161,8 @@ static bool may_start(struct loop *loop, const struct stream *stream, int64_t no
 		loop->held = loop->shared;
 		return false;
 	}
+	if (is_far_ahead(loop, stream, index))
+		return false;
 	if (request->op == LOOP_CLOSE && loop->handles[request->handle].users)
 		return false;
 	if (loop->staging_count && !loop->staging_free && transfer_is_staged(loop, request))

@@ -159,6 +159,11 @@ struct loop_job {
 	int64_t piece_count;
 	const int64_t *stream_order;  /* request indices grouped by stream, in order */
 	const int64_t *stream_starts; /* stream_count + 1 offsets into stream_order */
+	/*
+	 * Per stream, another of the same worker that it goes ahead of, or -1; NULL: none does.
+	 * It starts a request once that one has started all of its own with a lower index.
+	 */
+	const int32_t *stream_leads;
 	const char *const *paths;     /* relative to root_fd */
 	int32_t path_count;
 	int32_t handle_count;

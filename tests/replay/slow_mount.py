@@ -19,6 +19,7 @@ REQUEST_BYTES = 1 << 20  # the most the kernel puts in one read or write
 _ROOT = 1
 _HEADER, _ANSWER = struct.Struct("<IIQQIIIHH"), struct.Struct("<IiQ")
 _DIRECT_IO = 1  # FOPEN_DIRECT_IO: every read and write reaches us
+_KEEP_CACHE = 2  # FOPEN_KEEP_CACHE: what an earlier open left in the page cache stays
 _BIG_WRITES, _MAX_PAGES = 1 << 5, 1 << 22
 _SIZE_GIVEN = 1 << 3  # FATTR_SIZE
 _MNT_DETACH = 2
@@ -48,12 +49,14 @@ class SlowMount:
         delay_seconds: of each request that a program waits for.
         seen: requests that came, by name.
         failing: name of the requests that fail.
+        cached: whether the page cache is used.
     """
 
     fd: int
     delay_seconds: float
     seen: Counter[str] = field(default_factory=Counter)
     failing: str = ""
+    cached: bool = False
     nodes: dict[int, _Node] = field(default_factory=lambda: {_ROOT: _Node(stat.S_IFDIR | 0o755)})
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -160,7 +163,7 @@ class SlowMount:
         return self._entry(number) + self._open(number, body)
 
     def _open(self, node: int, body: bytes) -> bytes:
-        return struct.pack("<QIi", 0, _DIRECT_IO, 0)
+        return struct.pack("<QIi", 0, _KEEP_CACHE if self.cached else _DIRECT_IO, 0)
 
     def _opendir(self, node: int, body: bytes) -> bytes:
         return bytes(16)
@@ -209,7 +212,9 @@ class SlowMount:
 
 
 @contextmanager
-def slow_mount(folder: Path, delay_seconds: float, threads: int = 8) -> Iterator[SlowMount]:
+def slow_mount(
+    folder: Path, delay_seconds: float, threads: int = 8, cached: bool = False
+) -> Iterator[SlowMount]:
     """Mount the file system on `folder` for a while; skip the test where that is not allowed."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
@@ -221,7 +226,7 @@ def slow_mount(folder: Path, delay_seconds: float, threads: int = 8) -> Iterator
     if libc.mount(b"slow", target, b"fuse", 0, options.encode()):
         os.close(fd)
         pytest.skip(f"FUSE cannot be mounted here: {os.strerror(ctypes.get_errno())}")
-    mount = SlowMount(fd, delay_seconds)
+    mount = SlowMount(fd, delay_seconds, cached=cached)
     servers = [threading.Thread(target=mount.serve, daemon=True) for _ in range(threads)]
     for server in servers:
         server.start()

@@ -17,6 +17,7 @@ from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
 from iotrace.replay.transforms.preallocate import Preallocate
+from iotrace.replay.transforms.prefetch import Prefetch
 from iotrace.replay.transforms.reorder import Reorder
 from iotrace.replay.transforms.split import MaxRequest, Split
 from iotrace.traces.errors import PlanError
@@ -46,11 +47,16 @@ DIRECTS = st.builds(
     st.sampled_from([0, 700]),
 )
 AGGREGATES = st.builds(Aggregate, st.sampled_from(LAYOUTS), st.sampled_from([1, 1000, 4096]))
+PREFETCHES = st.builds(Prefetch, st.sampled_from([1, 700, 2000, 1 << 20]), st.just(512))
 CHAINS = st.builds(
-    lambda chain, aggregate, more, direct: [*chain, *aggregate, *more, *direct],
+    lambda chain, aggregate, more, prefetch, direct: [
+        *(*chain, *aggregate, *more),
+        *(*prefetch, *direct),
+    ],
     st.lists(TRANSFORMS, max_size=2),
     st.lists(AGGREGATES, max_size=1),
     st.lists(TRANSFORMS, max_size=2),
+    st.lists(PREFETCHES, max_size=1),
     st.lists(DIRECTS, max_size=1),
 )
 

@@ -118,6 +118,8 @@ def test_a_malformed_table_is_refused() -> None:
         replace(job, stream_starts=np.array([0, 3], np.int64)),
         replace(job, stream_starts=np.array([], np.int64)),
         replace(job, stream_starts=np.array([0, 4], np.int32)),
+        replace(job, stream_leads=np.array([1], np.int32)),
+        replace(job, stream_leads=np.array([-1, -1], np.int32)),
         replace(job, requests=job.requests[::2]),
         replace(job, paths=("a\0b",)),
         replace(job, pieces=job.pieces[:1]),

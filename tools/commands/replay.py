@@ -60,6 +60,11 @@ def replay(
     group = join_group()
     shape = requests.shape()
     options = replay_options(run, place)
+    if shape.prefetch_bytes and options.round_trip_seconds:
+        raise PlanError(
+            "--rtt makes reads that find their data in the page cache wait as well; leave out "
+            "--prefetch"
+        )
     if requests.explain and (result.output is not None or result.json_to is not None):
         raise PlanError("--explain runs nothing; leave out --json and -o")
     if group.rank == 0:

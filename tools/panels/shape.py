@@ -116,6 +116,13 @@ class ShapePanel:
     broadcast: Annotated[
         bool, Option("--broadcast", help="Read each byte once per step, by one rank.")
     ] = False
+    prefetch: Annotated[
+        int | None,
+        size_option(
+            help="Read files ahead of their loads in requests of 8MiB, at most so far: 64MiB.",
+            default="they are not",
+        ),
+    ] = None
     max_request: Annotated[
         int | None,
         size_option(
@@ -155,6 +162,7 @@ class ShapePanel:
             reorder=self.reorder,
             preallocate=self.preallocate,
             drop_behind=self.drop_behind,
+            prefetch_bytes=self.prefetch,
             max_request_bytes=self.max_request,
         )
         if shape.align_bytes is not None and shape.align_bytes % _SECTOR_BYTES:
@@ -166,6 +174,10 @@ class ShapePanel:
             raise PlanError("--gather says how to join requests; add --coalesce")
         if not shape.direct and (shape.direct_op != "all" or shape.direct_least_bytes):
             raise PlanError("--direct-op and --direct-min say what is direct; add --direct")
+        if shape.prefetch_bytes and shape.direct and shape.direct_op != "write":
+            raise PlanError(
+                "--prefetch fills the page cache, which direct loads go past; add --direct-op write"
+            )
         if shape.stripe_bytes is not None and shape.aggregate in (None, "rank"):
             raise PlanError("--stripe-size parts the ranks in one file; add --aggregate shared")
         return shape
