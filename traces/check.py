@@ -1,6 +1,6 @@
 """Find what is wrong with a trace that can be read: rows that contradict the schema's meaning."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,17 +14,32 @@ _MAX_ERRNO = 4095
 _INT64_MAX = np.iinfo(np.int64).max
 
 
-def check_trace(trace: Trace) -> list[str]:
+def check_trace(trace: Trace, gaps: bool = True) -> list[str]:
     """Return the problems of `trace`, one sentence each; empty when there are none.
 
     Needs all columns. A problem of rows tells how many there are, and the first.
+
+    Args:
+        trace: what to check.
+        gaps: whether what a row lacks counts, as well as what contradicts itself: logs of other
+            tools do not tell every offset, and most of what is done with a trace needs not all.
     """
+    checks = {**_ROW_CHECKS, **_GAPS} if gaps else _ROW_CHECKS
     rows = (
         f"{plural(int(mask.sum()), 'row')} (first: row {int(mask.argmax())}): {what}"
-        for what, check in _ROW_CHECKS.items()
+        for what, check in checks.items()
         if (mask := check(trace)).any()
     )
     return [*_unknown_words(trace), *rows, *_bad_indices(trace.metadata)]
+
+
+def contradiction(problems: Sequence[str]) -> str:
+    """Return the message that refuses a trace for its problems."""
+    more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
+    return (
+        f"the trace contradicts itself: {problems[0]}{more}; "
+        "`iotrace check` lists all, capture it again"
+    )
 
 
 def _unknown_words(trace: Trace) -> Iterator[str]:
@@ -102,8 +117,16 @@ def _path_not_absolute(trace: Trace) -> Mask:
 
 def _is_bad_path(trace: Trace, column: str) -> Mask:
     codes, paths = trace.codes(column)
-    bad = np.array([*(not path.startswith("/") or "\0" in path for path in paths), False])
+    bad = np.array([*map(_is_no_path, paths), False])
     return np.asarray(bad[codes])  # code -1, null, is the last
+
+
+def _is_no_path(text: str) -> bool:
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return True
+    return not text.startswith("/") or "\0" in text
 
 
 def _repeated_seq(trace: Trace) -> Mask:
@@ -129,9 +152,11 @@ _ROW_CHECKS: Mapping[str, Callable[[Trace], Mask]] = {
     "the extent ends past 2^63 bytes": _past_int64,
     "moved more bytes than asked": _moved_too_much,
     "the result is no error number": _no_errno,
+    "a path is not absolute, has a NUL, or is no bytes": _path_not_absolute,
+}
+_GAPS: Mapping[str, Callable[[Trace], Mask]] = {
     "a read or write without its file": lambda t: _data(t) & ~t.valid("file"),
     "a read or write without its offset": lambda t: _data(t) & ~t.valid("offset"),
     "a read or write without its length": lambda t: _data(t) & ~t.valid("length"),
     "a tensor without its place in a file": _tensor_without_extent,
-    "a path is not absolute, or has a NUL": _path_not_absolute,
 }

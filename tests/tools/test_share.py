@@ -113,3 +113,11 @@ def test_what_cannot_be_shared_is_refused_in_one_line(small_trace: Path, tmp_pat
     (tmp_path / "public.md").touch()
     assert_one_line_error(iotrace("share", small_trace, *out), 2, "public.md", "--force")
     assert not (tmp_path / "public.parquet").exists()
+
+
+def test_a_trace_that_contradicts_itself_is_not_shared(make_trace: Make, tmp_path: Path) -> None:
+    """Who reads it could not tell a fault of the owner's from one of the way."""
+    odd = [*checkpoint_rows(), Row("write", path="/d/x", offset=0, length=10, result=11)]
+    done = iotrace("share", make_trace(odd), "-o", tmp_path / "public.parquet")
+    assert_one_line_error(done, 2, "moved more bytes than asked", "iotrace check")
+    assert not (tmp_path / "public.parquet").exists()

@@ -79,7 +79,8 @@ def test_a_good_tensor_row_has_no_problems() -> None:
         ({"offset": Ints(np.array([1, 1]), np.array([True, False]))}, "without its offset"),
         ({"length": Ints(np.array([1, 1]), np.array([True, False]))}, "without its length"),
         ({"path": Strings.of(["/d/x", "d/x"])}, "row 1): a path is not absolute"),
-        ({"target": Strings.of([None, "/d/\0"])}, "row 1): a path is not absolute, or has a NUL"),
+        ({"target": Strings.of([None, "/d/\0"])}, "row 1): a path is not absolute, has a NUL,"),
+        ({"path": Strings.of(["/d/a", "/d/\ud800"])}, "row 1): a path is not absolute, has a NUL,"),
         (
             {
                 "layer": Strings.of(["request", "tensor"]),

@@ -19,6 +19,7 @@ from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.table import (
     Format,
     by_suffix,
+    export_trace,
     exporters,
     guess,
     import_trace,
@@ -89,11 +90,10 @@ def convert(
         if not quiet:
             _describe(trace, target)
         return
-    assert export.write is not None
     if is_remote(target):
         raise IotraceError(f"{export.name} is written to this machine; give a path, then copy it")
     try:
-        unsaid = export.write(trace, target)
+        unsaid = export_trace(trace, export, target)
     except OSError as error:
         raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
     if not quiet:

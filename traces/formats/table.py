@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from iotrace.traces.check import check_trace, contradiction
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import (
     blktrace,
@@ -194,3 +195,16 @@ def import_trace(path: Path, format: Format) -> Trace:
         tool_version=tool_version(),
     )
     return trace.with_metadata(trace.metadata.with_history(entry))
+
+
+def export_trace(trace: Trace, format: Format, target: Path) -> Sequence[str]:
+    """Write a trace as a foreign file; return what that cannot say.
+
+    Raises:
+        TraceFormatError: the trace contradicts itself, or the format cannot hold it.
+        OSError: the file cannot be written.
+    """
+    assert format.write is not None
+    if problems := check_trace(trace, gaps=False):
+        raise TraceFormatError(contradiction(problems))
+    return format.write(trace, target)

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from iotrace.traces.check import check_trace, contradiction
 from iotrace.traces.columns import Column, Ints, Strings
 from iotrace.traces.errors import IotraceError, TraceFormatError
 from iotrace.traces.metadata import HistoryEntry
@@ -79,9 +80,12 @@ def share_trace(trace: Trace, options: ShareOptions) -> Trace:
 
     Raises:
         SelectionError: nothing of the trace is selected.
+        TraceFormatError: what is selected contradicts itself.
         PseudonymError: two names got one pseudonym, which another key avoids.
     """
     chosen = options.selection(trace)
+    if problems := check_trace(chosen, gaps=False):
+        raise TraceFormatError(contradiction(problems))
     names = Pseudonyms(options.key)
     columns: dict[str, Column] = {
         "path": _mapped(chosen, "path", names.path),

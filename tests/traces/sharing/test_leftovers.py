@@ -212,7 +212,9 @@ def test_words_that_everybody_uses_are_no_leftovers(names: str, tmp_path: Path) 
     own = Trace.from_columns(
         {
             "layer": Strings.of(["tensor", *["request"] * (rows - 1)]),
-            "op": Strings.of(["save", *["write"] * (rows - 1)]),
+            "op": Strings.of(["save", *["unlink"] * (rows - 1)]),
+            "offset": np.zeros(rows, np.int64),
+            "length": np.zeros(rows, np.int64),
             "engine": Strings.constant("my-engine", rows),
             "path": Strings.of(paths),
             "start_ns": np.arange(rows),
