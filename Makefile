@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := capture replay traces tools
+EXECUTIONS ?= 1000000
 NATIVE := $(wildcard capture/csrc/*.[ch] replay/csrc/*.[ch] replay/csrc/*.py)
 
 .PHONY: help setup demo test lint typing native bench fuzz clean
@@ -22,8 +23,8 @@ bench: setup $(VENV)/.tests ## the measured claims, each against its peer in the
 	@for b in tests/bench/*.py; do echo "== $$b"; \
 		$(BIN)/python -m tests.bench.$$(basename $$b .py) || exit 1; done
 
-fuzz: setup ## a million damaged and wild traces; findings go to build/fuzz
-	$(BIN)/python -m tests.fuzz.run
+fuzz: setup ## a million hostile inputs, or EXECUTIONS=N; findings go to build/fuzz
+	$(BIN)/python -m tests.fuzz.run --executions $(EXECUTIONS)
 
 lint: setup typing ## formatter, linter and type checker
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -1,4 +1,6 @@
-"""Run many trials in child processes; keep every input that crashed, hung or ate memory.
+"""Fuzz with coverage as the guide; keep every input that crashed, hung or ate memory.
+
+What reaches new code stays in FINDINGS/corpus, and the next run begins with it.
 
 Usage: python -m tests.fuzz.run [--executions N] [--seconds S] [--seed N] [--findings DIR]
 """
@@ -6,87 +8,116 @@ Usage: python -m tests.fuzz.run [--executions N] [--seconds S] [--seed N] [--fin
 from __future__ import annotations
 
 import argparse
-import faulthandler
-import random
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
-from collections import Counter
+from array import array
 from pathlib import Path
 
-from tests.fuzz.mutations import damage, wild
-from tests.fuzz.trial import attempt
+from tests.fuzz import seeds, trial
 
-CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
 HANG_SECONDS = 5
-MEMORY_BYTES = 1 << 30
-ROUND = 5000  # executions of one child; a leak shows within, a crash costs no more than one
+AGAIN_SECONDS = 60
+MEMORY_MIB = 1024
+ROUND = 100_000  # executions of one child: a leak shows within
+INPUT_BYTES = 1 << 14
+MOST_FINDINGS = 50
+_STATUS = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)")
 
 
-def child(seed: int, executions: int, folder: Path) -> None:
-    """Try inputs of `seed`; the one at work lies in `folder`/input.parquet."""
-    rng = random.Random(seed)
-    seeds = [path.read_bytes() for path in sorted(CORPUS.glob("*.parquet"))]
-    seeds += [wild(rng) for _ in range(20)]
-    place = folder / "input.parquet"
-    count: Counter[str] = Counter()
-    for _ in range(executions):
-        content = wild(rng) if rng.random() < 0.3 else damage(rng.choice(seeds), rng, seeds)
-        place.write_bytes(content)
-        faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
-        came = attempt(place)
-        faulthandler.cancel_dump_traceback_later()
-        count[came] += 1
-        if came != "refused" and len(seeds) < 500 and rng.random() < 0.05:
-            seeds.append(content)  # what is still read is worth damaging further
-        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > MEMORY_BYTES:
-            raise MemoryError("the reader took more than a gigabyte")
-        (folder / "count").write_text(str(sum(count.values())))
-    print(dict(count))
+def write_seeds(folder: Path) -> None:
+    """Write what a fuzzer begins with, one file each."""
+    inputs = {"trace": seeds.traces(), "rows": seeds.rows()}
+    inputs |= {name: iter(texts) for name, texts in seeds.IMPORTED.items()}
+    for name, contents in inputs.items():
+        for number, content in enumerate(c for c in contents if len(c) < INPUT_BYTES):
+            (folder / f"{name}-{number}").write_bytes(trial.selector(name) + content)
+
+
+def confirmed(artifact: Path) -> str | None:
+    """Try a finding again, alone; return what went wrong, None if nothing did.
+
+    A busy machine makes inputs look slow: what counts is the time of the processor.
+    """
+    command = [sys.executable, "-m", "tests.fuzz.child", "--again", str(artifact)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=AGAIN_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"more than {AGAIN_SECONDS} s"
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if done.returncode:
+        return f"status {done.returncode}\n{done.stderr[-5000:]}"
+    if artifact.name.startswith("timeout") and seconds < HANG_SECONDS:
+        return None
+    return f"{artifact.name}, {seconds:.1f} s"
 
 
 def main() -> int:
-    """Run rounds until the executions or the seconds are used up."""
+    """Run children until the executions or the seconds are used up."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--executions", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--findings", type=Path, default=Path("build/fuzz"))
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.child:
-        try:
-            child(given.seed, given.executions, given.child)
-        except Exception:
-            traceback.print_exc()
-            return 1
-        return 0
-    given.findings.mkdir(parents=True, exist_ok=True)
-    done = findings = 0
+    corpus = given.findings / "corpus"
+    corpus.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
+    findings, seed = 0, given.seed
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as name:
         folder = Path(name)
-        seed = given.seed
-        while done < given.executions and time.monotonic() - began < given.seconds:
-            (folder / "count").write_text("0")
-            left = min(ROUND, given.executions - done)
-            command = [sys.executable, "-m", "tests.fuzz.run", "--child", name]
-            command += ["--seed", str(seed), "--executions", str(left)]
-            ended = subprocess.run(command, capture_output=True, text=True)
-            done += int((folder / "count").read_text() or 0)
-            if ended.returncode:
+        counts, begun_with, work = (folder / part for part in ("counts", "seeds", "work"))
+        counts.write_bytes(bytes(8 * len(trial.NAMES)))
+        begun_with.mkdir()
+        work.mkdir()
+        write_seeds(begun_with)
+        done = 0
+        while done < given.executions and findings < MOST_FINDINGS:
+            left = given.seconds - (time.monotonic() - began)
+            if left <= 1:
+                break
+            options = {
+                "runs": min(ROUND, given.executions - done),
+                "seed": seed,
+                "timeout": HANG_SECONDS,
+                "rss_limit_mb": MEMORY_MIB,
+                "max_len": INPUT_BYTES,
+                "len_control": 0,
+                "artifact_prefix": f"{given.findings}/",
+                **({"max_total_time": int(left)} if left < 1e9 else {}),
+            }
+            command = [sys.executable, "-m", "tests.fuzz.child", str(counts), str(work)]
+            command += [f"-{key}={value}" for key, value in options.items()]
+            command += [str(corpus), str(begun_with)]
+            before = set(given.findings.iterdir())
+            ended = subprocess.run(command, capture_output=True, text=True, errors="replace")
+            tried = array("q", counts.read_bytes())
+            done = sum(tried)
+            for path in sorted(set(given.findings.iterdir()) - before):
+                cause = confirmed(path)
+                if cause is None:
+                    path.unlink()
+                    continue
                 findings += 1
-                kept = given.findings / f"seed-{seed}.parquet"
-                if (folder / "input.parquet").exists():
-                    kept.write_bytes((folder / "input.parquet").read_bytes())
-                kept.with_suffix(".txt").write_text(f"{ended.returncode}\n{ended.stderr}")
-                print(f"finding: {kept}", flush=True)
+                path.with_name(f"{path.name}.txt").write_text(f"{cause}\n{ended.stderr[-9000:]}")
+                print(f"finding: {path}", flush=True)
+            reached = _STATUS.findall(ended.stderr)
             seconds = time.monotonic() - began
-            print(f"{done} executions, {findings} findings, {seconds:.0f} s", flush=True)
+            line = f"{done} executions, {findings} findings, {seconds:.0f} s"
+            if reached:
+                line += "; edges {}, features {}, corpus {}".format(*reached[-1])
+            print(line, flush=True)
+            if ended.returncode and set(given.findings.iterdir()) == before:
+                print(ended.stderr[-3000:], file=sys.stderr)
+                return 1
             seed += 1
+        print(", ".join(f"{n} {count}" for n, count in zip(trial.NAMES, tried, strict=True)))
     return 1 if findings else 0
 
 

@@ -1,0 +1,79 @@
+"""The process that libFuzzer drives: what it mutates, and what it runs.
+
+Usage: python -m tests.fuzz.child COUNTS FOLDER [libFuzzer's options] CORPUS...
+   or: python -m tests.fuzz.child --again INPUT
+"""
+
+from __future__ import annotations
+
+import mmap
+import random
+import resource
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["iotrace"]):
+    from tests.fuzz import trial
+
+from tests.fuzz.mutations import damage, edit
+
+MEMORY_BYTES = 1 << 30
+OTHERS = 64  # inputs that a mutation borrows from
+
+
+class Child:
+    """Counts executions by kind where the parent sees them, also after a crash."""
+
+    def __init__(self, counts: Path, folder: Path) -> None:
+        with counts.open("r+b") as file:
+            self._counts = memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
+        self._folder = folder
+        self._recent: dict[str, list[bytes]] = {}
+
+    def run(self, content: bytes) -> None:
+        """Try one input.
+
+        Raises:
+            MemoryError: it took more than may be.
+        """
+        content = content or b"\0"  # libFuzzer begins with nothing
+        self._counts[trial.NAMES.index(trial.kind_of(content))] += 1
+        trial.attempt(content, self._folder)
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > MEMORY_BYTES:
+            raise MemoryError("more than a gigabyte")
+
+    def mutate(self, content: bytes, most_bytes: int, seed: int) -> bytes:
+        """Return another input of the same kind."""
+        if not content:
+            return trial.selector(trial.NAMES[seed % len(trial.NAMES)])
+        first, rest = content[:1], content[1:]
+        kind = trial.kind_of(content)
+        rng = random.Random(seed)
+        others = self._recent.setdefault(kind, [b"\0"])
+        if len(others) < OTHERS or rng.random() < 0.01:
+            others[len(others) % OTHERS :] = [rest or b"\0"]
+        if rng.random() < 0.4:
+            rest = bytes(atheris.Mutate(rest, max(1, most_bytes - 1)))
+        elif kind in ("trace", "rows", "checkpoint") or rng.random() < 0.2:
+            rest = damage(rest, rng, others)
+        else:
+            rest = edit(rest, rng, others)
+        return (first + rest)[:most_bytes]
+
+
+def main() -> None:
+    """Fuzz, or try one input again."""
+    if sys.argv[1] == "--again":
+        with tempfile.TemporaryDirectory() as name:
+            print(*trial.attempt(Path(sys.argv[2]).read_bytes(), Path(name)))
+        return
+    child = Child(Path(sys.argv[1]), Path(sys.argv[2]))
+    atheris.Setup([sys.argv[0], *sys.argv[3:]], child.run, custom_mutator=child.mutate)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
