@@ -8,9 +8,13 @@ import numpy as np
 
 from iotrace.traces.trace import Trace
 
-# What a capture counts at both ends of a span. Of the process: its memory, and bytes so far.
+# What a capture counts at both ends of a span. Of the process: its memory, bytes and time so far.
 PROCESS_COUNTERS = (
     "resident_bytes",
+    "peak_resident_bytes",
+    "user_cpu_ns",
+    "system_cpu_ns",
+    "processor_wait_ns",
     "process_read_bytes",
     "process_written_bytes",
     "device_read_bytes",

@@ -1,10 +1,15 @@
 """What a process and the page cache hold at the begin and the end of a step.
 
-Each value becomes a row of layer `counter`: `name` says of what, `result` how much, in bytes.
+Each value becomes a row of layer `counter`: `name` says of what, `result` how much, in bytes
+or, where the name ends in `_ns`, nanoseconds.
 
 | name | of | what |
 |---|---|---|
 | `resident_bytes` | process | memory it has (VmRSS) |
+| `peak_resident_bytes` | process | the most it has had so far |
+| `user_cpu_ns` | process | time on a processor so far, all threads, in its own code |
+| `system_cpu_ns` | process | the same, in the kernel |
+| `processor_wait_ns` | thread | time so far in which no processor was free for it |
 | `process_read_bytes` | process | moved by its read calls so far (`rchar` of /proc/PID/io) |
 | `process_written_bytes` | process | moved by its write calls so far (`wchar`) |
 | `device_read_bytes` | process | brought in from storage for it so far (`read_bytes`) |
@@ -27,6 +32,7 @@ from __future__ import annotations
 import ctypes
 import os
 from json import dumps
+from resource import RUSAGE_SELF, getrusage
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
@@ -88,6 +94,13 @@ class Counters:
 
     def _process(self) -> dict[str, int]:
         values = {}
+        used = getrusage(RUSAGE_SELF)
+        values["user_cpu_ns"] = int(used.ru_utime * 1e9)
+        values["system_cpu_ns"] = int(used.ru_stime * 1e9)
+        values["peak_resident_bytes"] = used.ru_maxrss * 1024
+        waited = read_proc("/proc/thread-self/schedstat").split()  # may be switched off
+        if len(waited) > 1:
+            values["processor_wait_ns"] = int(waited[1])
         resident = read_proc("/proc/self/statm").split()
         if len(resident) > 1:
             values["resident_bytes"] = int(resident[1]) * PAGE_BYTES

@@ -17,6 +17,7 @@ from iotrace.traces.words import plural
 _IO_MATTERS = 0.2
 _CPU_RULES = 0.6
 
+_WAITS = 0.5  # of the time without a request is no computing either
 _ONE_GAP = 0.5  # of the time without a request is one gap
 _FELT_SECONDS = 0.5  # a pause that is looked into
 _MANY = 200  # requests from which on their number may be the cause
@@ -37,6 +38,15 @@ def computing(trace: str, finding: Finding) -> Iterator[Advice]:
     per_request = format_seconds(rank.between_seconds / max(data.count, 1))
     proof = replay_command(trace, finding, "--repeat 5")
     small = data.typical_bytes < SMALL_BYTES
+    if rank.waiting_seconds > _WAITS * rank.between_seconds:
+        yield Advice(
+            f"find what the {name} waits for outside its I/O (py-spy dump --pid ...)",
+            f"{format_seconds(rank.waiting_seconds)} of the {seconds} between requests the process "
+            "was on no processor: the network, a lock, a device, a sleep",
+            f"iotrace show {trace} --requests --limit 0",
+            rank.waiting_seconds,
+        )
+        return
     if rank.gap_seconds > max(_ONE_GAP * rank.between_seconds, _FELT_SECONDS):
         gap = f"its {rank.gap_before}" if rank.gap_before else "the call returns"
         who = rank.name if len(finding.split) > 1 else "the job"

@@ -86,6 +86,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "durability": _plain(finding.durability),
         "background": _plain(finding.background),
         "slowest": asdict(finding.slowest),
+        "memory": _plain(finding.memory),
         "ops": dict(finding.ops),
     }
 

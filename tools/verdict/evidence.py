@@ -36,7 +36,7 @@ def _print_times(terminal: Terminal, verdict: Verdict) -> None:
     columns = [
         Column(title, right=i > 0)
         for i, title in enumerate(
-            ("time of the last rank", "wall", "I/O", "sync", "for ranks", "own code", "bytes")
+            ("time of the last rank", "wall", "I/O", "sync", "for ranks", "outside", "bytes")
         )
     ]
     rows = []
@@ -67,7 +67,7 @@ def _print_ranks(terminal: Terminal, verdict: Verdict) -> None:
         if not several:
             continue
         finding = max(several, key=lambda one: one.seconds)
-        titles = ("done after", "I/O", "sync", "for ranks", "own code", "bytes")
+        titles = ("done after", "I/O", "sync", "for ranks", "outside", "bytes")
         columns = [Column(f"rank ({finding.episode.name})")]
         columns += [Column(title, right=True) for title in titles]
         ordered = sorted(finding.split, key=lambda one: -one.last_data_ns)

@@ -64,6 +64,7 @@ def headline(
     if saves:
         yield "durable", _durable(saves[-1])
         yield from _background(saves)
+    yield from _memory(verdict)
     slow = max(
         (f for f in verdict.findings if f.slowest.requests),
         key=lambda f: f.slowest.requests[0].seconds,
@@ -161,16 +162,28 @@ def _is_straggler(finding: Finding) -> bool:
 
 
 def _shares(rank: RankSplit) -> str:
-    """Return `I/O 3 %, own code 97 %`, leaving out what is nothing."""
+    """Return `I/O 3 %, CPU 96 %, not running 1 %`, leaving out what is nothing."""
     parts = [f"I/O {format_share(rank.io_seconds, rank.seconds)}"]
     for seconds, what in (
         (rank.sync_seconds, "syncs"),
         (rank.rank_seconds, "other ranks"),
-        (rank.between_seconds, "own code"),
+        *_outside(rank),
     ):
         if seconds > 0.005 * rank.seconds:
             parts.append(f"{what} {format_share(seconds, rank.seconds)}")
     return ", ".join(parts)
+
+
+def _outside(rank: RankSplit) -> Iterator[tuple[float, str]]:
+    """Yield what went on without a request in flight: computing, or not even that."""
+    if rank.computing_seconds is None:
+        yield rank.between_seconds, "outside I/O"
+        return
+    least, most = rank.computing_seconds
+    sure = most - least < 0.05 * rank.seconds
+    yield most, "CPU" if sure else "CPU up to"
+    yield rank.queued_seconds, "no free CPU"
+    yield rank.waiting_seconds, "not running" if sure else "not running at least"
 
 
 def _requests(shape: Shape) -> str:
@@ -282,6 +295,24 @@ def _background(saves: Sequence[Finding]) -> Iterator[tuple[str, str]]:
         f"call {format_seconds(one.call_seconds)}; {hidden} of {format_seconds(one.io_seconds)} "
         f"of I/O behind the job, which waited {format_seconds(one.waited_seconds)}",
     )
+
+
+def _memory(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """Yield what the save or load that grew the job most left in memory."""
+    known = [(f.memory.grown_bytes, f.episode.name, f.memory) for f in verdict.findings if f.memory]
+    if not known:
+        return
+    grown, name, left = max(known, key=lambda one: one[0])
+    text = f"{name} {'+' if grown >= 0 else '-'}{format_bytes(abs(grown))}"
+    most = max(left.resident_bytes, left.peak_bytes or 0)
+    text += f", {'peak' if left.peak_bytes else 'resident'} {format_bytes(most)}"
+    text += f" of {format_bytes(left.limit_bytes)}" if left.limit_bytes else ""
+    if left.cached_bytes is not None:
+        dirty = left.dirty_bytes or 0
+        share = "all" if dirty >= left.cached_bytes else format_bytes(dirty)
+        text += f"; cached {format_bytes(left.cached_bytes)}"
+        text += f" ({share} dirty)" if dirty else ""
+    yield "memory", text
 
 
 def _slowest(finding: Finding) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from iotrace.traces.columns import IntArray
+from iotrace.traces.counters import SpanCounters
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.episodes import Episode, Span, processes_of
 from iotrace.traces.verdict.intervals import Intervals
 from iotrace.traces.verdict.requests import Requests
 
 _WAITING_SPANS = ("barrier",)
+_CPU = ("user_cpu_ns", "system_cpu_ns")
+_QUEUED = "processor_wait_ns"
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,10 @@ class RankSplit:
         sync_seconds: only syncs in flight.
         rank_seconds: nothing in flight, and another rank is not as far: before the last rank
             has begun, or after this one's last data while another still has some to move.
-        between_seconds: nothing in flight, otherwise: computing, copying, serialising.
+        between_seconds: nothing in flight, otherwise.
+        computing_seconds: how much of that the process was on a processor, at least and at most:
+            the kernel counts all its threads, and the requests' own time too; `None`: not known.
+        queued_seconds: how much more of it no processor was free, at most; 0 where not known.
         gap_seconds: longest part of that at one time, and `gap_before` the request that ended it.
         bytes: written by a save, read by a load.
         last_data_ns: end of its last request on a file that holds tensors (on any, where none
@@ -43,6 +50,8 @@ class RankSplit:
     sync_seconds: float
     rank_seconds: float
     between_seconds: float
+    computing_seconds: tuple[float, float] | None
+    queued_seconds: float
     gap_seconds: float
     gap_before: str | None
     bytes: int
@@ -50,16 +59,26 @@ class RankSplit:
     window: tuple[int, int]
 
     @property
+    def waiting_seconds(self) -> float:
+        """What is sure to have been a wait for something else than storage or a processor."""
+        if self.computing_seconds is None:
+            return 0.0
+        return self.between_seconds - self.computing_seconds[1] - self.queued_seconds
+
+    @property
     def name(self) -> str:
         """Return `rank 3`, or `process 3` outside a launcher."""
         return f"rank {self.rank}" if self.rank >= 0 else f"process {self.process}"
 
 
-def split(episode: Episode, trace: Trace) -> tuple[RankSplit, ...]:
+def split(
+    episode: Episode, trace: Trace, counters: Sequence[SpanCounters] = ()
+) -> tuple[RankSplit, ...]:
     """Return the split of each process of an episode, in order of process.
 
     What a coordinator writes when all data are there (a manifest) must not make it look as if it
-    had worked until then: `trace` tells which files hold tensors.
+    had worked until then: `trace` tells which files hold tensors. `counters` are those of all
+    spans of the trace.
     """
     processes = processes_of(episode).tolist()
     own = {p: _own(episode, p) for p in processes}
@@ -76,6 +95,7 @@ def split(episode: Episode, trace: Trace) -> tuple[RankSplit, ...]:
             all_begun_ns=last_begin_ns,
             last_ns=lasts[process],
             others_last_ns=max((lasts[p] for p in processes if p != process), default=0),
+            used=_used(episode, process, counters),
         )
         for process in processes
     )
@@ -123,6 +143,7 @@ def _split_one(
     all_begun_ns: int,
     last_ns: int,
     others_last_ns: int,
+    used: tuple[float, float, float] | None,
 ) -> RankSplit:
     requests, spans = own
     lasting = ~requests.is_op("unmap", "close")
@@ -154,6 +175,9 @@ def _split_one(
     gap_ns, gap_before = _longest_gap(idle.without(rank_wait), requests)
     ops = ("write",) if episode.name == "save" else ("read", "fault")
     ranks = {*requests.rank.tolist(), *(span.rank for span in spans)}
+    between = (idle.total - rank_wait.total) / 1e9
+    computing = None if used is None else _computing(between, used, io.total / 1e9)
+    queued = 0.0 if used is None or computing is None else min(used[2], between - computing[1])
     return RankSplit(
         rank=max(ranks, default=-1),
         process=process,
@@ -161,13 +185,41 @@ def _split_one(
         io_seconds=io.total / 1e9,
         sync_seconds=sync.total / 1e9,
         rank_seconds=rank_wait.total / 1e9,
-        between_seconds=(idle.total - rank_wait.total) / 1e9,
+        between_seconds=between,
+        computing_seconds=computing,
+        queued_seconds=queued,
         gap_seconds=gap_ns / 1e9,
         gap_before=gap_before,
         bytes=int(requests.moved[requests.is_op(*ops)].sum()),
         last_data_ns=last_ns,
         window=(begun_ns, end_ns),
     )
+
+
+def _used(
+    episode: Episode, process: int, counters: Sequence[SpanCounters]
+) -> tuple[float, float, float] | None:
+    """Return seconds on a processor in the engine's calls (own, kernel) and waiting for one."""
+    own = [
+        one
+        for one in counters
+        if (one.op, one.step, one.process) == (episode.name, episode.step, process)
+        and all(name in one.before and name in one.after for name in _CPU)
+    ]
+    if not own:
+        return None
+    user, system = (sum(one.after[name] - one.before[name] for one in own) / 1e9 for name in _CPU)
+    queued = sum(one.after.get(_QUEUED, 0) - one.before.get(_QUEUED, 0) for one in own) / 1e9
+    return user, system, max(0.0, queued)
+
+
+def _computing(
+    between: float, used: tuple[float, float, float], io_seconds: float
+) -> tuple[float, float]:
+    """Return the least and the most of the time between requests that was spent computing."""
+    user, system, _ = used
+    # The kernel's time in requests: between none (they waited) and all of theirs (they copied).
+    return min(between, user + max(0.0, system - io_seconds)), min(between, user + system)
 
 
 def _longest_gap(idle: Intervals, requests: Requests) -> tuple[int, str | None]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
+from iotrace.traces.counters import SpanCounters, counters_of_spans
 from iotrace.traces.phases import Phase
 from iotrace.traces.schema import COLUMNS
 from iotrace.traces.trace import Trace
@@ -16,6 +17,7 @@ from iotrace.traces.verdict.background import Background, background
 from iotrace.traces.verdict.durability import Durability, durability
 from iotrace.traces.verdict.episodes import Episode, find_episodes, read_spans
 from iotrace.traces.verdict.failures import Failures, find_failures
+from iotrace.traces.verdict.memory import Memory, memory
 from iotrace.traces.verdict.requests import Requests
 from iotrace.traces.verdict.shape import Shape, shape_of
 from iotrace.traces.verdict.slowest import Slowest, find_slowest
@@ -38,6 +40,7 @@ class Finding:
         shapes: of its requests, by op; an op that does not occur is missing.
         durability, background: of a save only.
         ops: how often each op occurs.
+        memory: what it left there, where that was counted.
     """
 
     episode: Episode
@@ -49,6 +52,7 @@ class Finding:
     durability: Durability | None
     background: Background | None
     ops: Mapping[str, int]
+    memory: Memory | None
 
     @property
     def seconds(self) -> float:
@@ -103,9 +107,10 @@ def examine(trace: Trace) -> Verdict:
     requests = Requests.of(trace)
     episodes = find_episodes(requests, read_spans(trace))
     counters = _counters(trace)
+    around = counters_of_spans(trace)
     return Verdict(
         requests=requests,
-        findings=tuple(_finding(episode, trace) for episode in episodes),
+        findings=tuple(_finding(episode, trace, around) for episode in episodes),
         failures=find_failures(requests, trace),
         problems=tuple(trace.metadata.completeness.problems()),
         cached_read_share=_cached_read_share(requests, counters),
@@ -114,8 +119,8 @@ def examine(trace: Trace) -> Verdict:
     )
 
 
-def _finding(episode: Episode, trace: Trace) -> Finding:
-    splits = split(episode, trace)
+def _finding(episode: Episode, trace: Trace, counters: Sequence[SpanCounters]) -> Finding:
+    splits = split(episode, trace, counters)
     requests = episode.requests
     shapes = {op: found for op in SHAPED_OPS if (found := shape_of(requests, op))}
     is_save = episode.phase == Phase.SAVE
@@ -131,6 +136,7 @@ def _finding(episode: Episode, trace: Trace) -> Finding:
         durability=durability(episode) if is_save else None,
         background=background(episode) if is_save else None,
         ops=MappingProxyType(dict(sorted(ops.items(), key=lambda item: -item[1]))),
+        memory=memory(episode, counters, trace.metadata),
     )
 
 
