@@ -24,6 +24,7 @@ from iotrace.tools.render import (
 )
 from iotrace.tools.replayed import TIMES, Replayed
 from iotrace.tools.spread import spread_title
+from iotrace.traces.changes import changes
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.structure import Order, Structure, compare_order, structure_of
 from iotrace.traces.summary import Summary, summarize
@@ -53,17 +54,19 @@ class Side:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two sides, and whether they do the same in the same order."""
+    """Two sides, what else is different, and whether they do the same in the same order."""
 
     a: Side
     b: Side
     order: Order
+    changed: tuple[str, ...]
 
 
 def contrast(locations: tuple[str, str], traces: tuple[Trace, Trace]) -> Contrast:
     """Return two traces or results side by side."""
     a, b = (_side(place, trace) for place, trace in zip(locations, traces, strict=True))
-    return Contrast(a, b, compare_order(*traces))
+    changed = changes(traces[0].metadata, traces[1].metadata)
+    return Contrast(a, b, compare_order(*traces), tuple(changed))
 
 
 def to_json(found: Contrast) -> dict[str, Any]:
@@ -80,6 +83,7 @@ def to_json(found: Contrast) -> dict[str, Any]:
     order = asdict(found.order)
     return {
         **{name: _side_json(side) for name, side in (("a", found.a), ("b", found.b))},
+        "changed": list(found.changed),
         "times": times,
         "order": order | {"equal": _is_equal(found.order)},
     }
@@ -87,7 +91,9 @@ def to_json(found: Contrast) -> dict[str, Any]:
 
 def print_contrast(terminal: Terminal, found: Contrast, structure: bool) -> None:
     """Print the times and totals, and with `structure` what the requests are made of."""
-    print_facts(terminal, (("A", found.a.location), ("B", found.b.location)))
+    lines = [("A", found.a.location), ("B", found.b.location)]
+    lines += [("changed", "; ".join(found.changed))] if found.changed else []
+    print_facts(terminal, lines)
     for letter, side in (("A", found.a), ("B", found.b)):
         if side.problems:
             terminal.print()

@@ -1,0 +1,53 @@
+"""What is different about the machines and programs of two traces."""
+
+from collections.abc import Iterable, Iterator
+
+from iotrace.traces.metadata import Metadata
+
+
+def changes(before: Metadata, after: Metadata) -> Iterator[str]:
+    """Yield what changed, as `torch 2.12.0 -> 2.13.0`, the likeliest causes first.
+
+    What only one of the two tells is no change.
+    """
+    mine, theirs = _versions(before), _versions(after)
+    for name in sorted(mine.keys() & theirs.keys()):
+        yield from _change(name, mine[name], theirs[name])
+    for what, old, new in (
+        ("file system", _file_systems(before), _file_systems(after)),
+        (
+            "python",
+            _set(p.python for p in before.processes),
+            _set(p.python for p in after.processes),
+        ),
+        ("kernel", _set(h.kernel for h in before.hosts), _set(h.kernel for h in after.hosts)),
+        ("ranks", _ranks(before), _ranks(after)),
+    ):
+        if old and new:
+            yield from _change(what, old, new)
+
+
+def _change(name: str, old: set[str], new: set[str]) -> Iterator[str]:
+    if old != new:
+        yield f"{name} {', '.join(sorted(old))} -> {', '.join(sorted(new))}"
+
+
+def _set(values: Iterable[str]) -> set[str]:
+    return {value for value in values if value}
+
+
+def _versions(metadata: Metadata) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for process in metadata.processes:
+        for name, version in process.libraries.items():
+            found.setdefault(name, set()).add(version)
+    return found
+
+
+def _file_systems(metadata: Metadata) -> set[str]:
+    return _set(f"{mount.file_system} {mount.version}".strip() for mount in metadata.mounts)
+
+
+def _ranks(metadata: Metadata) -> set[str]:
+    ranks = {process.rank for process in metadata.processes if process.rank >= 0}
+    return {str(len(ranks) or 1)} if metadata.processes else set()
