@@ -1,19 +1,27 @@
-"""`iotrace check`: is a trace well-formed, complete, clean, and the same work as another?"""
+"""`iotrace check`: is a trace well-formed, complete, clean, the same work? Checkpoints: whole?"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
+from iotrace.tools.damage import is_whole, print_damage
+from iotrace.tools.damage import to_json as damage_json
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.render import Terminal, format_count, print_facts, print_problems
+from iotrace.tools.verdict.headline import file_name
 from iotrace.traces.check import check_trace
 from iotrace.traces.digest import workload_digest
 from iotrace.traces.errors import IotraceError
+from iotrace.traces.formats.damage import Damage, examine
+from iotrace.traces.portability import FILE_SYSTEMS, Fit, fit
 from iotrace.traces.reader import read_trace
 from iotrace.traces.sharing.leftovers import find_leftovers
+from iotrace.traces.stores import is_remote, local_path
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
@@ -44,25 +52,50 @@ def check(
     strict: Annotated[
         bool, typer.Option("--strict", help="An incomplete trace fails the check.")
     ] = False,
+    targets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for",
+            metavar="FILE_SYSTEM",
+            help=f"Would the job work there? {', '.join(FILE_SYSTEMS)}; may be repeated.",
+            show_default="not asked",
+        ),
+    ] = None,
     json_to: JsonOption = None,
     force: ForceOption = False,
 ) -> int:
     """Say whether a trace is well-formed and complete, and prove more on request.
 
+    Of a checkpoint (torch.save, safetensors, DCP, TorchSnapshot, DataStates-LLM) say which tensors
+    can be read, and which are lost: of a torn file too, which its engine does not load.
+
     Ends with status 2 if it is no trace or contradicts itself; with 1 if a proof fails: something
-    is left over (--shared), the work differs (--digest), or rows are missing (--strict).
+    is left over (--shared), the work differs (--digest), rows are missing (--strict), or a file
+    system does not do what the job asked of its own (--for).
 
     \b
     Examples:
       iotrace check trace.parquet --strict
       iotrace check public.parquet --shared --original trace.parquet
       iotrace check public.parquet --digest trace.parquet
+      iotrace check model.pt
+      iotrace check trace.parquet --for mountpoint-s3 --for nfs
     """
     if other is not None and not digest:
         raise IotraceError("two traces are compared by their work; add --digest")
     if original is not None and not shared:
         raise IotraceError("--original says what to look for; add --shared")
+    unknown = [name for name in targets or () if name not in FILE_SYSTEMS]
+    if unknown:
+        raise IotraceError(f"--for knows {', '.join(FILE_SYSTEMS)}; not {unknown[0]}")
     check_json(json_to, force=force)
+    damage = _checkpoint(trace)
+    if damage is not None:
+        if json_to is not None:
+            write_json(damage_json(damage), json_to)
+        if json_to != STDOUT:
+            print_damage(Terminal(), damage)
+        return 0 if is_whole(damage) else 1
     rows = read_trace(trace)
     found: dict[str, Any] = {
         "trace": trace,
@@ -77,14 +110,27 @@ def check(
     if other is not None:
         found["other_digest"] = workload_digest(read_trace(other))
         found["same_work"] = found["digest"] == found["other_digest"]
+    fits = [fit(rows, name) for name in dict.fromkeys(targets or ())]
+    found |= {"file_systems": [asdict(one) for one in fits]} if fits else {}
     if json_to is not None:
         write_json(found, json_to)
     if json_to != STDOUT:
-        _print(Terminal(), found, original)
+        _print(Terminal(), found, original, fits)
     if found["malformed"]:
         return 2
     failed = found.get("leftovers") or found.get("same_work") is False
+    failed = failed or any(one.refused for one in fits)
     return 1 if failed or (strict and found["missing"]) else 0
+
+
+def _checkpoint(location: str) -> Damage | None:
+    """Return the state of a checkpoint; `None` of what is no checkpoint."""
+    if is_remote(location):
+        return None
+    try:
+        return examine(local_path(location))
+    except OSError:
+        return None  # the reader of traces says why
 
 
 def _leftovers(trace: str, rows: Trace, original: str | None) -> list[str]:
@@ -92,7 +138,9 @@ def _leftovers(trace: str, rows: Trace, original: str | None) -> list[str]:
     return [str(leftover) for leftover in find_leftovers(trace, rows, source)]
 
 
-def _print(terminal: Terminal, found: dict[str, Any], original: str | None) -> None:
+def _print(
+    terminal: Terminal, found: dict[str, Any], original: str | None, fits: Sequence[Fit]
+) -> None:
     pairs = [("trace", f"{found['trace']}, {plural(found['rows'], 'row')}")]
     pairs.append(("well-formed", _verdict(found["malformed"], "yes")))
     pairs.append(("complete", _verdict(found["missing"], "yes, nothing is known to be missing")))
@@ -104,6 +152,7 @@ def _print(terminal: Terminal, found: dict[str, Any], original: str | None) -> N
     if "other_digest" in found:
         pairs.append(("other", found["other_digest"]))
         pairs.append(("same work", "yes" if found["same_work"] else "NO"))
+    pairs += [(f"on {one.name}", _suits(one)) for one in fits]
     print_facts(terminal, pairs)
     for key, title in (
         ("malformed", "What contradicts itself"),
@@ -116,6 +165,18 @@ def _print(terminal: Terminal, found: dict[str, Any], original: str | None) -> N
             shown = problems[:_SHOWN] + (more if len(problems) > _SHOWN else [])
             terminal.print()
             print_problems(terminal, title, shown)
+
+
+def _suits(fit: Fit) -> str:
+    """Return `NO: rename (x.safetensors)`, or `yes`, and what it takes."""
+    refused = [f"{one.what} ({file_name(one.path)})" for one in fit.refused]
+    text = f"NO, it has none of: {', '.join(refused)}" if refused else "yes"
+    ways: dict[str, list[str]] = {}
+    for need, how in fit.conditional:
+        ways.setdefault(how, []).append(need.what)
+    for how, whats in ways.items():
+        text += f"; {', '.join(whats)}: {how}"
+    return text
 
 
 def _verdict(problems: list[str], good: str) -> str:

@@ -43,15 +43,7 @@ def pieces(folder: Path) -> Iterator[Piece]:
         ValueError: the metadata are broken.
         OSError: a file cannot be read.
     """
-    metadata = folder / METADATA
-    if metadata.stat().st_size > PICKLE_MAX_BYTES:
-        raise ValueError(f"a pickle of {metadata.stat().st_size} bytes")
-    root = parse(metadata.read_bytes())
-    if not (isinstance(root, Object) and root.is_a(_MODULE, "Metadata")):
-        raise ValueError("no metadata of torch.distributed.checkpoint")
-    attributes = root.attributes()
-    tensors = dict(_tensors(attributes.get("state_dict_metadata")))
-    items = sorted(_items(attributes.get("storage_data")))
+    items, tensors = _index(folder)
     opened: tuple[str, BinaryIO | None] = ("", None)
     try:
         for item in items:
@@ -63,6 +55,31 @@ def pieces(folder: Path) -> Iterator[Piece]:
     finally:
         if opened[1] is not None:
             opened[1].close()
+
+
+def extents(folder: Path) -> Iterator[Piece]:
+    """Yield what `pieces` does, with all bytes that are kept of each; the data are not read.
+
+    Raises:
+        ValueError: the metadata are broken.
+        OSError: they cannot be read.
+    """
+    items, tensors = _index(folder)
+    for item in items:
+        yield from _pieces_of(item, tensors.get(item.name), None)
+
+
+def _index(folder: Path) -> tuple[list[_Item], dict[str, _Tensor]]:
+    """Return where items lie, in order, and what is said of the tensors."""
+    metadata = folder / METADATA
+    if metadata.stat().st_size > PICKLE_MAX_BYTES:
+        raise ValueError(f"a pickle of {metadata.stat().st_size} bytes")
+    root = parse(metadata.read_bytes())
+    if not (isinstance(root, Object) and root.is_a(_MODULE, "Metadata")):
+        raise ValueError("no metadata of torch.distributed.checkpoint")
+    attributes = root.attributes()
+    tensors = dict(_tensors(attributes.get("state_dict_metadata")))
+    return sorted(_items(attributes.get("storage_data"))), tensors
 
 
 def _open(path: Path) -> BinaryIO | None:

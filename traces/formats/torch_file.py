@@ -118,7 +118,7 @@ def legacy_pieces(file: BinaryIO, path: str) -> Iterator[Piece]:
     root, keys = parse(file), parse(file)
     named: dict[str, list[Named]] = {}
     lengths: dict[str, int] = {}
-    for tensor, length in _tensors_with_lengths(root):
+    for tensor, length in tensors_with_lengths(root):
         named.setdefault(tensor.key, []).append(tensor)
         lengths[tensor.key] = length
     position = file.tell()
@@ -133,11 +133,11 @@ def legacy_pieces(file: BinaryIO, path: str) -> Iterator[Piece]:
 
 def tensors(root: Any) -> Iterator[Named]:
     """Yield the tensors and the bare storages of a pickle, with their names."""
-    for tensor, _ in _tensors_with_lengths(root):
+    for tensor, _ in tensors_with_lengths(root):
         yield tensor
 
 
-def _tensors_with_lengths(root: Any) -> Iterator[tuple[Named, int]]:
+def tensors_with_lengths(root: Any) -> Iterator[tuple[Named, int]]:
     """Yield each tensor and the bytes of its storage; a container is entered once."""
     entered: dict[int, Any] = {}  # by id, and so kept alive
     below = [("", root)]

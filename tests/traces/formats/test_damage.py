@@ -1,0 +1,157 @@
+"""Torn checkpoints: what can be read is what the whole one says lies before the tear."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import save_file
+from torchsnapshot import Snapshot, StateDict
+
+from iotrace.traces.formats.damage import Damage, examine
+
+STATE = {f"layer.{i}": torch.arange(20_000 + i, dtype=torch.float32) for i in range(6)}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same state, as each engine keeps it."""
+    folder = tmp_path_factory.mktemp("saved")
+    torch.save(STATE, folder / "model.pt")
+    save_file(STATE, folder / "model.safetensors")
+    dcp.save(dict(STATE), checkpoint_id=folder / "dcp", no_dist=True)
+    Snapshot.take(str(folder / "snapshot"), {"app": StateDict(**STATE)})
+    return folder
+
+
+def state_of(path: Path) -> Damage:
+    """Return the state of a checkpoint that is known."""
+    found = examine(path)
+    assert found is not None
+    return found
+
+
+def readable(damage: Damage) -> list[str]:
+    """Return the names of what can be read."""
+    return sorted(part.name for part in damage.parts if not part.lost)
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.safetensors", "dcp", "snapshot"])
+def test_a_whole_checkpoint_is_whole(saved: Path, name: str) -> None:
+    """Nothing is said to be lost that is there."""
+    found = state_of(saved / name)
+    assert (found.index, found.lost) == ("", ())
+    assert len(found.parts) == len(STATE)
+    assert found.checked == ("checksums" if name == "model.pt" else "extents")
+
+
+def test_a_cut_archive_gives_back_what_lies_before_the_cut(saved: Path, tmp_path: Path) -> None:
+    """Every cut: torch reads none of them; the bytes found are those of the tensors."""
+    whole = (saved / "model.pt").read_bytes()
+    with zipfile.ZipFile(saved / "model.pt") as archive:
+        first = min(
+            record.header_offset for record in archive.infolist() if "data/" in record.filename
+        )
+    ends = {part.name: part.offset + part.length for part in state_of(saved / "model.pt").parts}
+    cuts = np.random.default_rng(7).integers(first, archive.start_dir, 25).tolist()
+    for cut in [*cuts, *ends.values(), archive.start_dir]:
+        torn = tmp_path / "torn.pt"
+        torn.write_bytes(whole[:cut])
+        found = state_of(torn)
+        assert found.index.startswith("missing")
+        assert readable(found) == sorted(name for name, end in ends.items() if end <= cut)
+        assert len(found.parts) == len(STATE)
+        for part in found.parts:
+            if not part.lost:
+                data = np.fromfile(torn, np.float32, part.length // 4, offset=part.offset)
+                assert np.array_equal(data, STATE[part.name].numpy())
+    with pytest.raises(RuntimeError, match="central directory"):
+        torch.load(torn)
+
+
+def test_a_cut_within_the_names_leaves_nothing_to_tell(saved: Path, tmp_path: Path) -> None:
+    """Neither a tensor nor a crash."""
+    torn = tmp_path / "torn.pt"
+    torn.write_bytes((saved / "model.pt").read_bytes()[:300])
+    found = state_of(torn)
+    assert found.parts == () and "names" in found.index
+
+
+def test_a_page_that_never_reached_the_disk_is_found(saved: Path, tmp_path: Path) -> None:
+    """The size is right and torch.load does not complain of the hole."""
+    holed = tmp_path / "holed.pt"
+    shutil.copy(saved / "model.pt", holed)
+    part = next(p for p in state_of(holed).parts if p.name == "layer.3")
+    with holed.open("r+b") as file:
+        file.seek(part.offset + 8192)
+        file.write(bytes(4096))
+    found = state_of(holed)
+    assert found.index == ""
+    assert [(one.name, one.lost) for one in found.lost] == [("layer.3", "its checksum is wrong")]
+
+
+def test_archives_without_checksums_are_held_against_their_extents(tmp_path: Path) -> None:
+    """As torch writes them with compute_crc32 switched off; the cut counts all the same."""
+    config = torch.utils.serialization.config.save
+    before, config.compute_crc32 = config.compute_crc32, False
+    try:
+        torch.save(STATE, tmp_path / "plain.pt")
+    finally:
+        config.compute_crc32 = before
+    found = state_of(tmp_path / "plain.pt")
+    assert (found.index, found.lost, found.checked) == ("", (), "extents")
+
+
+def test_a_cut_safetensors_file_loses_its_end(saved: Path, tmp_path: Path) -> None:
+    """Its header says where all of them were to be."""
+    torn = tmp_path / "torn.safetensors"
+    whole = state_of(saved / "model.safetensors")
+    cut = whole.parts[2].offset + 100
+    torn.write_bytes((saved / "model.safetensors").read_bytes()[:cut])
+    found = state_of(torn)
+    assert readable(found) == sorted(part.name for part in whole.parts[:2])
+    assert found.lost[0].lost == f"cut: 100 of {whole.parts[2].length:,} bytes are there"
+    torn.write_bytes(torn.read_bytes()[:200])
+    assert state_of(torn).index == "cut or broken"
+
+
+@pytest.mark.parametrize("name", ["dcp", "snapshot"])
+def test_folders_lose_what_their_files_lack(saved: Path, tmp_path: Path, name: str) -> None:
+    """A file that is cut, one that is gone, and no index."""
+    folder = tmp_path / name
+    shutil.copytree(saved / name, folder)
+    files = [Path(part.path) for part in state_of(folder).parts]
+    last = max(state_of(folder).parts, key=lambda part: (part.path, part.offset))
+    os.truncate(last.path, last.offset + 10)
+    cut = state_of(folder)
+    assert [part.name for part in cut.lost] == [last.name]
+    assert "10 of" in cut.lost[0].lost
+    for file in set(files):
+        file.unlink()
+    assert {part.lost.rpartition(" ")[2] for part in state_of(folder).lost} == {"missing"}
+    shutil.rmtree(folder)
+    shutil.copytree(saved / name, folder)
+    index = folder / (".metadata" if name == "dcp" else ".snapshot_metadata")
+    index.write_bytes(index.read_bytes()[:-40])
+    assert index.name in state_of(folder).index
+    index.unlink()
+    without = examine(folder)
+    assert (without.index if without else None) == (
+        ".metadata is missing: it is written last, so the save did not end"
+        if name == "dcp"
+        else None
+    )
+
+
+def test_what_is_no_checkpoint_is_none(tmp_path: Path) -> None:
+    """Traces, archives of others and texts go their own way."""
+    assert examine(tmp_path) is None
+    for name, content in (("a", b"PAR1" + bytes(40)), ("b", b""), ("c", b"some text, no more")):
+        (tmp_path / name).write_bytes(content)
+        assert examine(tmp_path / name) is None

@@ -1,0 +1,58 @@
+"""The state of a checkpoint in words: what can be read of it, and what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from iotrace.tools.render import Terminal, format_bytes, format_count, print_facts, print_problems
+from iotrace.traces.formats.damage import Damage
+from iotrace.traces.words import plural
+
+_SHOWN = 12
+
+
+def to_json(damage: Damage) -> dict[str, Any]:
+    """Return all parts, and where they lie, as one JSON object."""
+    return asdict(damage) | {"whole": is_whole(damage)}
+
+
+def is_whole(damage: Damage) -> bool:
+    """Return whether nothing is known to be wrong."""
+    return not damage.index and not damage.lost
+
+
+def print_damage(terminal: Terminal, damage: Damage) -> None:
+    """Print what is lost, and what can still be read."""
+    print_facts(terminal, _lines(damage))
+    lost = damage.lost
+    if lost:
+        terminal.print()
+        shown = [f"{one.name}, {format_bytes(one.length)}: {one.lost}" for one in lost[:_SHOWN]]
+        more = len(lost) - len(shown)
+        shown += [f"and {format_count(more)} more; --json lists all"] if more else []
+        print_problems(terminal, "What is lost", shown)
+
+
+def _lines(damage: Damage) -> Iterator[tuple[str, str]]:
+    yield "checkpoint", f"{damage.path}, {damage.engine}, {format_bytes(damage.size_bytes)}"
+    yield "index", damage.index or "whole"
+    lost, parts = damage.lost, damage.parts
+    if not parts:
+        yield "tensors", "none can be told apart without the index"
+        return
+    proof = {
+        "checksums": "by their checksums",
+        "extents": "as long as the index says; their bytes have no checksums",
+    }[damage.checked]
+    whole = [part for part in parts if not part.lost]
+    yield "tensors", f"{format_count(len(whole))} of {format_count(len(parts))} whole, {proof}"
+    if lost:
+        yield "lost", f"{plural(len(lost), 'tensor')}, the first is {lost[0].name} ({lost[0].lost})"
+        if whole:
+            first, last = whole[0].name, whole[-1].name
+            names = first if first == last else f"{first} ... {last}"
+            if parts[: len(whole)] != tuple(whole):
+                names = "all others"
+            yield "readable", f"{names}; --json tells where each lies in the file"

@@ -1,0 +1,170 @@
+"""What is left of a checkpoint: which tensors can still be read, which are lost, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotrace.traces.formats import dcp_folder, header_file, snapshot_folder, torch_scan
+from iotrace.traces.formats.piece import Piece
+from iotrace.traces.formats.torch_file import ZIP_MAGIC
+
+_PARQUET_MAGIC = b"PAR1"
+_DCP_SUFFIX = ".distcp"
+_SLACK_BYTES = 64 << 20  # the last storage of a file that was cut
+_BROKEN = (ValueError, OSError, OverflowError, RecursionError)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tensor, or a part of one; `lost` says why it cannot be read, empty: it can."""
+
+    name: str
+    path: str
+    offset: int
+    length: int
+    dtype: str
+    shape: tuple[int, ...]
+    lost: str = ""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """The state of a checkpoint.
+
+    Attributes:
+        engine: whose format it is.
+        size_bytes: of its files.
+        index: what is wrong with what tells where tensors lie; empty: nothing.
+        checked: `checksums` if the bytes were held against these, else `extents`.
+        parts: in the order of their bytes; empty where the index tells no names.
+    """
+
+    path: str
+    engine: str
+    size_bytes: int
+    index: str
+    checked: str
+    parts: tuple[Part, ...]
+
+    @property
+    def lost(self) -> tuple[Part, ...]:
+        """Return the parts that cannot be read."""
+        return tuple(part for part in self.parts if part.lost)
+
+
+def examine(path: Path) -> Damage | None:
+    """Return the state of a checkpoint; `None` if it is none that is known.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if path.is_dir():
+        return _folder(path)
+    with path.open("rb") as file:
+        head = file.read(header_file.LENGTH_BYTES + 1)
+    if head.startswith(ZIP_MAGIC):
+        return _archive(path)
+    is_trace = head.startswith(_PARQUET_MAGIC)
+    return _headed(path) if head[-1:] == b"{" and len(head) == 9 and not is_trace else None
+
+
+def _archive(path: Path) -> Damage | None:
+    """Return the state of a file of torch.save."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        try:
+            found = torch_scan.scan(file)
+        except _BROKEN:
+            return None
+        # Storages of a real file do not overlap; of one made to keep us busy they might.
+        honest = sum(stored.length for stored in found.storages.values()) <= 2 * size + _SLACK_BYTES
+        why = {}
+        for key, stored in found.storages.items():
+            there = honest and key in found.checksums and stored.offset + stored.length <= size
+            actual = torch_scan.checksum(file, stored) if there else None
+            why[key] = _storage_state(found, key, size, actual)
+    parts = [
+        Part(
+            tensor.name or key,
+            str(path),
+            found.storages[key].offset if key in found.storages else size,
+            length,
+            tensor.dtype,
+            tensor.shape,
+            why.get(key, "its place is overwritten" if found.index else "was never written"),
+        )
+        for key, tensor, length in torch_scan.records(found)
+    ]
+    index = "" if found.index else "missing: it is written last, so the save did not end"
+    if not found.names:
+        index = "missing, and the names at the front are cut too"
+    checked = "checksums" if found.checksums else "extents"
+    parts.sort(key=lambda part: part.offset)
+    return Damage(str(path), "torch.save", size, index, checked, tuple(parts))
+
+
+def _storage_state(found: torch_scan.Scan, key: str, size: int, actual: int | None) -> str:
+    stored = found.storages[key]
+    there = size - stored.offset
+    if there < stored.length:
+        return f"cut: {max(there, 0):,} of {stored.length:,} bytes are there"
+    return "its checksum is wrong" if actual not in (None, found.checksums.get(key)) else ""
+
+
+def _headed(path: Path) -> Damage:
+    """Return the state of a file that begins with a JSON header."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        try:
+            engine, pieces = header_file.pieces(file, str(path))
+        except _BROKEN:
+            return Damage(str(path), "safetensors", size, "cut or broken", "extents", ())
+    return Damage(str(path), engine, size, "", "extents", tuple(_parts(path.parent, pieces)))
+
+
+def _folder(path: Path) -> Damage | None:
+    """Return the state of a checkpoint of several files."""
+    for module, read in (
+        (dcp_folder, dcp_folder.extents),
+        (snapshot_folder, snapshot_folder.pieces),
+    ):
+        if not (path / module.METADATA).is_file():
+            continue
+        size = _size(path)
+        try:
+            parts = tuple(_parts(path, read(path)))
+        except _BROKEN as error:
+            return Damage(
+                str(path), module.ENGINE, size, f"{module.METADATA}: {error}", "extents", ()
+            )
+        return Damage(str(path), module.ENGINE, size, "", "extents", parts)
+    if next(path.glob(f"*{_DCP_SUFFIX}"), None) is not None:
+        index = f"{dcp_folder.METADATA} is missing: it is written last, so the save did not end"
+        return Damage(str(path), dcp_folder.ENGINE, _size(path), index, "extents", ())
+    return None
+
+
+def _size(folder: Path) -> int:
+    files = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _parts(folder: Path, pieces: Iterable[Piece]) -> Iterator[Part]:
+    """Yield each piece, and whether the file reaches to its end."""
+    sizes: dict[str, int] = {}
+    for piece in pieces:
+        file = folder / piece.path
+        if piece.path not in sizes:
+            sizes[piece.path] = file.stat().st_size if file.is_file() else -1
+        size = sizes[piece.path]
+        lost = ""
+        if size < 0:
+            lost = f"{piece.path} is missing"
+        elif piece.offset + piece.length > size:
+            there = max(size - piece.offset, 0)
+            lost = f"cut: {there:,} of {piece.length:,} bytes are there"
+        name = piece.name or ""
+        yield Part(name, str(file), piece.offset, piece.length, piece.dtype, piece.shape, lost)
