@@ -1,16 +1,18 @@
 """What people ask about their checkpoints: the job, the command, the line with the answer.
 
-Each question is answered in the first lines of `iotrace why`.
+Each is answered in the first lines of one command, most of them of `iotrace why`.
 """
 
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Callable
-from functools import cache
+import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch
 
 from iotrace.replay.probe import probe
 from iotrace.replay.probe_cache import save_probe
@@ -20,8 +22,6 @@ JOBS = Path(__file__).parent / "jobs" / "questions.py"
 CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
 _FIRST_LINES = 12  # of 80 columns
 
-Ask = Callable[..., dict[str, str]]
-
 
 def run(*words: object, **more: str) -> str:
     """Run `iotrace`; return what it printed."""
@@ -30,24 +30,38 @@ def run(*words: object, **more: str) -> str:
     return done.stdout
 
 
+@dataclass
+class Ask:
+    """Captures each job once, in a folder whose storage was probed."""
+
+    folder: Path
+    known: dict[str, Path] = field(default_factory=dict)
+
+    def trace(self, case: str, *launcher: str) -> Path:
+        """Return the trace of a job of `JOBS`, or of the corpus."""
+        if case not in self.known:
+            trace = CORPUS / f"{case}.parquet"
+            if not trace.exists():
+                trace = self.folder / f"{case}.parquet"
+                job = (*(launcher or (sys.executable,)), JOBS, case, self.folder)
+                run("capture", "-o", trace, "--", *job)
+            self.known[case] = trace
+        return self.known[case]
+
+    def __call__(self, case: str, *launcher: str) -> dict[str, str]:
+        """Ask why; return the verdict by label."""
+        given = (self.trace(case, *launcher), "--no-probe", "--root", self.folder)
+        return verdict(run("why", *given, XDG_CACHE_HOME=f"{self.folder}/cache"))
+
+
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
-    """Capture a job once, ask why, and return the verdict by label."""
+    """Jobs in a folder of this file's tests."""
     folder = tmp_path_factory.mktemp("questions")
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     save_probe(folder, probe(folder, budget_seconds=0.5))
     del os.environ["XDG_CACHE_HOME"]
-
-    @cache
-    def why(case: str, *launcher: str) -> dict[str, str]:
-        trace = CORPUS / f"{case}.parquet"
-        if not trace.exists():
-            trace = folder / f"{case}.parquet"
-            run("capture", "-o", trace, "--", *(launcher or (sys.executable,)), JOBS, case, folder)
-        shown = run("why", trace, "--no-probe", "--root", folder, XDG_CACHE_HOME=f"{folder}/cache")
-        return verdict(shown)
-
-    return why
+    return Ask(folder)
 
 
 def verdict(shown: str) -> dict[str, str]:
@@ -61,6 +75,17 @@ def verdict(shown: str) -> dict[str, str]:
         found[label] = f"{found.get(label, '')} {line[9:].strip()}".strip()
     found["advice"] = " ".join(shown.partition("What to change")[2].split())
     return found
+
+
+def first_lines(shown: str) -> str:
+    """Return the part of an output that answers."""
+    return "\n".join(shown.splitlines()[:10])
+
+
+def mebibytes(size: str) -> float:
+    """Return a printed size in MiB."""
+    number, unit = size.split()
+    return float(number) * {"KiB": 1 / 1024, "MiB": 1, "GiB": 1024}[unit]
 
 
 def percent(line: str, what: str) -> int:
@@ -78,9 +103,19 @@ def test_fio_says_gigabytes_and_the_save_runs_at_megabytes(ask: Ask) -> None:
 
 def test_is_it_the_disk_the_code_or_a_sync(ask: Ask) -> None:
     """Two jobs that look alike from outside."""
-    assert percent(ask("tiny")["save"], "own code") > 60
+    tiny = ask("tiny")["save"]
+    assert percent(tiny, "CPU(?: up to)?") + percent(tiny, "no free CPU") > 50
     assert percent(ask("synced")["save"], "syncs") > 50
     assert "sync each file once" in ask("synced")["change"]
+
+
+def test_a_save_that_sleeps_is_not_called_computing(ask: Ask) -> None:
+    """Two saves of half a second without I/O: one waits for what is no file, one computes."""
+    asleep, awake = ask("sleeping"), ask("computing")
+    assert percent(asleep["save"], "not running") > 60
+    assert "waits for outside its I/O" in asleep["change"]
+    assert percent(awake["save"], "CPU(?: up to)?") + percent(awake["save"], "no free CPU") > 60
+    assert "waits for" not in awake["change"]
 
 
 def test_are_we_waiting_for_another_rank_and_for_which(ask: Ask) -> None:
@@ -111,6 +146,19 @@ def test_is_it_on_disk_when_save_returns(ask: Ask) -> None:
     assert ask("synced")["durable"].startswith("yes: 1 file synced at return")
 
 
+def test_torch_load_finds_no_central_directory(tmp_path: Path) -> None:
+    """What is lost and what can be read, of a file that no engine loads any more."""
+    subprocess.run([sys.executable, JOBS, "killed", tmp_path], check=True)
+    with pytest.raises(RuntimeError, match="failed finding central directory"):
+        torch.load(tmp_path / "killed.pt")
+    done = iotrace("check", tmp_path / "killed.pt")
+    assert done.returncode == 1
+    said = first_lines(done.stdout)
+    assert "8 of 16 whole, by their checksums" in said
+    assert "8 tensors, the first is l8 (was never written)" in said
+    assert re.search(r"readable +l0 \.\.\. l7;", said)
+
+
 def test_unexpected_pos_is_told_as_what_happened(ask: Ask) -> None:
     """The first error with its file and tensor, before any time."""
     found = ask("limit")
@@ -118,6 +166,39 @@ def test_unexpected_pos_is_told_as_what_happened(ask: Ask) -> None:
     assert "File too large (EFBIG)" in found["error"]
     assert "limit.pt" in found["error"] and "tensor l" in found["error"]
     assert "before it a write moved" in found["error"]
+
+
+def test_what_filled_the_memory(ask: Ask) -> None:
+    """A load has the bytes twice: in the process, and in the page cache."""
+    memory = ask("loading")["memory"]
+    form = r"load \+(.*), peak (.*) of [\d.]+ [GT]iB; cached (.* MiB)"  # of: the limit
+    match = re.match(form, memory)
+    assert match, memory
+    grown, peak, cached = map(mebibytes, match.groups())
+    assert 60 < grown < 80 < peak < 2048
+    assert 64 <= cached < 65
+
+
+def test_it_got_slower_what_changed(ask: Ask, tmp_path: Path) -> None:
+    """The same state under the same name: on another file system, and in other requests."""
+    after = tmp_path / "after.parquet"
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        run("capture", "-o", after, "--", sys.executable, JOBS, "in_one", memory)
+    said = first_lines(run("compare", ask.trace("in_pieces"), after))
+    assert re.search(r"changed  file system \w+ -> tmpfs", said)
+    assert re.search(r"reads and writes +103 +1 +<0.01x", said)
+
+
+def test_will_this_save_work_on_another_file_system(ask: Ask) -> None:
+    """safetensors renames its file into place, which Mountpoint for S3 cannot."""
+    done = iotrace("check", ask.trace("renamed"), "--for", "mountpoint-s3", "--for", "nfs")
+    assert done.returncode == 1
+    said = " ".join(first_lines(done.stdout).split())
+    assert "on mountpoint-s3 NO, it has none of: rename (model.safetensors)" in said
+    assert "on nfs yes" in said
+    assert "on mountpoint-s3 yes" in " ".join(
+        run("check", CORPUS / "torch-save.parquet", "--for", "mountpoint-s3").split()
+    )
 
 
 def test_does_an_asynchronous_save_run_in_the_background(ask: Ask) -> None:

@@ -3,6 +3,7 @@
 Usage: questions.py CASE FOLDER
 """
 
+import io
 import os
 import resource
 import signal
@@ -90,6 +91,88 @@ def straggler(folder: Path) -> None:
         dcp.FileSystemWriter.write_data = late
     dcp.save({f"r{dist.get_rank()}": torch.randn(512, 1024)}, checkpoint_id=folder / "dcp")
     dist.destroy_process_group()
+
+
+class Pause:
+    """Something to save that takes its time: it sleeps, or computes."""
+
+    def __init__(self, computes: bool) -> None:
+        self.computes = computes
+
+    def __reduce__(self) -> tuple[object, ...]:
+        end = time.monotonic() + 0.5
+        if not self.computes:
+            time.sleep(0.5)
+        while time.monotonic() < end:
+            pass
+        return Pause, (self.computes,)
+
+
+def sleeping(folder: Path) -> None:
+    """A save that waits for something that is no file."""
+    import torch
+
+    torch.save({"w": torch.randn(1 << 18), "p": Pause(computes=False)}, folder / "sleeping.pt")
+
+
+def computing(folder: Path) -> None:
+    """A save that computes."""
+    import torch
+
+    torch.save({"w": torch.randn(1 << 18), "p": Pause(computes=True)}, folder / "computing.pt")
+
+
+def loading(folder: Path) -> None:
+    """A load of 64 MiB into memory, in the page cache too."""
+    import torch
+
+    torch.save({f"l{i}": torch.randn(1 << 20) for i in range(16)}, folder / "loading.pt")
+    loaded = torch.load(folder / "loading.pt")
+    assert len(loaded) == 16
+
+
+def in_pieces(folder: Path) -> None:
+    """torch.save writes into the file itself; see `in_one`."""
+    import torch
+
+    torch.save({f"l{i}": torch.randn(32, 32) for i in range(100)}, folder / "same.pt")
+
+
+def in_one(folder: Path) -> None:
+    """The same state under the same name, through a buffer."""
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save({f"l{i}": torch.randn(32, 32) for i in range(100)}, buffer)
+    (folder / "same.pt").write_bytes(buffer.getbuffer())
+
+
+def killed(folder: Path) -> None:
+    """A save that is killed when it has written eight of 16 tensors."""
+    import torch
+
+    pid = os.fork()
+    if not pid:
+        with open(folder / "killed.pt", "wb", buffering=0) as file:
+            torch.save({f"l{i}": torch.randn(1 << 18) for i in range(16)}, Mortal(file, 8 << 20))
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+
+
+class Mortal:
+    """A file whose process is killed once it holds some bytes."""
+
+    def __init__(self, file: io.FileIO, most_bytes: int) -> None:
+        self.file = file
+        self.most_bytes = most_bytes
+
+    def write(self, data: bytes) -> int:
+        if self.file.tell() > self.most_bytes:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        pass
 
 
 if __name__ == "__main__":
