@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -45,10 +44,10 @@ from iotrace.capture.spans import labelling
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.metadata import Completeness, Host, Metadata
 from iotrace.traces.trace import Column, Ints, Shapes, Strings, Trace
+from iotrace.traces.version import tool_version
 
 # A process that does nothing else is no part of the job's I/O: `ls`, `test -e`.
 LOOK_UPS = ("stat", "getxattr")
-DISTRIBUTION = "iotrace-toolkit"
 HOOK_LAYERS = (*DATA_LAYERS, "counter")
 
 
@@ -92,14 +91,6 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
         ),
     )
     return Trace.from_columns(as_columns(block, context), metadata)
-
-
-def tool_version() -> str:
-    """Return the version of this package, empty when it runs without being installed."""
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return ""
 
 
 def read_folder(raw_dir: Path) -> tuple[list[RawLog], list[str]]:

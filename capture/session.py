@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iotrace.capture.collector import collect, read_folder, tool_version
+from iotrace.capture.collector import collect, read_folder
 from iotrace.capture.fault_rings import watched_faults
 from iotrace.capture.launcher import run
 from iotrace.capture.preload import job_environment, library_path, preloadable
@@ -30,6 +30,7 @@ from iotrace.traces.errors import CaptureError
 from iotrace.traces.metadata import HistoryEntry
 from iotrace.traces.stores import is_remote
 from iotrace.traces.trace import Trace
+from iotrace.traces.version import tool_version
 
 # Of the processes that outlive the first one, most are on their way out.
 STRAGGLERS_SECONDS = 0.3

@@ -18,6 +18,7 @@ from iotrace.traces.phases import Phase
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Ints as IntColumn
 from iotrace.traces.trace import Strings, Trace
+from iotrace.traces.version import tool_version
 
 _RANGED = (Op.READ, Op.WRITE, Op.ALLOCATE, Op.TRUNCATE, Op.SYNC)
 
@@ -220,7 +221,7 @@ class Outcome:
             trace: what was replayed, as given.
             metadata: of the recording; what it says of completeness does not carry over.
         """
-        entry = HistoryEntry("replay", f"{self.executor}, {trace}")
+        entry = HistoryEntry("replay", f"{self.executor}, {trace}", tool_version=tool_version())
         known = replace(
             metadata,
             completeness=Completeness(),

@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -34,9 +33,9 @@ from iotrace.tools.commands.sweep import sweep
 from iotrace.tools.commands.synth import synth
 from iotrace.tools.commands.why import why
 from iotrace.traces.errors import IotraceError
+from iotrace.traces.version import tool_version
 
 PROGRAM = "iotrace"
-DISTRIBUTION = "iotrace-toolkit"
 
 # In the order of the help.
 VERBS: tuple[Callable[..., int | None], ...] = (
@@ -80,7 +79,7 @@ Data goes to stdout, progress and hints to stderr. Sizes are written 8MiB, 512K 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"{PROGRAM} {version(DISTRIBUTION)}")
+        print(f"{PROGRAM} {tool_version()}")
         raise typer.Exit
 
 

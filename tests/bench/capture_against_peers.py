@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iotrace.capture.collector import collect, tool_version
+from iotrace.capture.collector import collect
+from iotrace.traces.version import tool_version
 from iotrace.traces.writer import write_trace
 
 ROOT = Path(__file__).parents[2]

@@ -15,6 +15,7 @@ from iotrace.traces.merge import merge_traces
 from iotrace.traces.metadata import HistoryEntry
 from iotrace.traces.reader import read_trace
 from iotrace.traces.repeats import find_repeat
+from iotrace.traces.version import tool_version
 from iotrace.traces.words import plural
 
 
@@ -45,7 +46,7 @@ def merge(
         first, second = (traces[place] for place in repeat)
         raise IotraceError(f"{first} and {second} are the same recording twice; leave one out")
     merged = merge_traces(parts)
-    entry = HistoryEntry("merge", plural(len(traces), "trace"))
+    entry = HistoryEntry("merge", plural(len(traces), "trace"), tool_version=tool_version())
     merged = merged.with_metadata(merged.metadata.with_history(entry))
     save_trace(merged, output, force=force)
     if not quiet:

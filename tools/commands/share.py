@@ -6,7 +6,6 @@ import re
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -32,7 +31,6 @@ from iotrace.traces.sharing.share import ShareOptions, read_key
 from iotrace.traces.stores import as_uri
 from iotrace.traces.words import plural
 
-_DISTRIBUTION = "iotrace-toolkit"
 _LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}", re.ASCII)
 
 
@@ -133,7 +131,6 @@ def share(
         tensor_names=tensor_names.value,
         selection=selected.selection(),
         licence=licence,
-        tool_version=version(_DISTRIBUTION),
     )
     original = read_trace(trace)
     shared = publish(original, options)

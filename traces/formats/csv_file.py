@@ -20,12 +20,13 @@ from iotrace.traces.check import check_trace
 from iotrace.traces.columns import Column, Ints, Shapes, Strings
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats.lines import GZIP_MAGIC, Lines
-from iotrace.traces.formats.rows import noted, tool_version
+from iotrace.traces.formats.rows import noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.location import one_line
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.schema import COLUMNS, SCHEMA, TEXT_COLUMNS
 from iotrace.traces.trace import Trace
+from iotrace.traces.version import tool_version
 from iotrace.traces.writer import replacing
 
 NAME = "csv"

@@ -6,7 +6,6 @@ import os
 from array import array
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.metadata import Completeness, Metadata, Process
 from iotrace.traces.schema import INT_COLUMNS, TEXT_COLUMNS
 from iotrace.traces.trace import Trace
+from iotrace.traces.version import tool_version
 from iotrace.traces.vocabulary import Vocabulary
 
-_DISTRIBUTION = "iotrace-toolkit"
 _NULL = -(2**63)
 _INT32 = frozenset(("rank", "process", "thread", "file", "flags", "step"))
 _NEVER_NULL = {"rank": -1, "process": 0, "thread": 0}
@@ -157,14 +156,6 @@ def noted(*notes: str, unknown_descriptors: int = 0) -> Completeness:
     """Return a completeness that tells what the format could not say; empty notes are left out."""
     said = tuple(note for note in notes if note)
     return Completeness(notes=said, unknown_descriptors=unknown_descriptors)
-
-
-def tool_version() -> str:
-    """Return the version of this package, empty when it runs without being installed."""
-    try:
-        return version(_DISTRIBUTION)
-    except PackageNotFoundError:
-        return ""
 
 
 def absolute(path: str, folder: str = "/") -> str:

@@ -23,10 +23,10 @@ from iotrace.traces.formats import (
     perfetto,
     strace,
 )
-from iotrace.traces.formats.rows import tool_version
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import HistoryEntry
 from iotrace.traces.trace import Trace
+from iotrace.traces.version import tool_version
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from iotrace.traces.sharing.clean_metadata import clean_metadata
 from iotrace.traces.sharing.pseudonyms import Pseudonyms
 from iotrace.traces.sharing.public_words import COUNTERS, DEVICE, DTYPE
 from iotrace.traces.trace import Trace
+from iotrace.traces.version import tool_version
 
 KEEP, KEY = "keep", "key"
 _INT64 = np.iinfo(np.int64)
@@ -44,14 +45,12 @@ class ShareOptions:
         tensor_names: `keep` or `key`.
         selection: the rows to share.
         licence: an SPDX identifier, such as `CC-BY-4.0`; empty for none.
-        tool_version: of the program that shares.
     """
 
     key: bytes = field(default=b"", repr=False)
     tensor_names: str = KEEP
     selection: Selection = field(default_factory=Selection)
     licence: str = ""
-    tool_version: str = ""
 
 
 def read_key(path: Path) -> bytes:
@@ -100,7 +99,7 @@ def share_trace(trace: Trace, options: ShareOptions) -> Trace:
         columns[column] = _mapped(chosen, column, lambda t, known=known: _known(t, known))  # type: ignore[misc]
     shared = chosen.with_columns(columns)
     metadata = clean_metadata(chosen.metadata, names).with_history(
-        HistoryEntry("share", tool_version=options.tool_version)
+        HistoryEntry("share", tool_version=tool_version())
     )
     shared = shared.with_metadata(metadata)
     card = make_card(shared, options.licence, options.tensor_names, str(options.selection))

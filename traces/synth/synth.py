@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from iotrace.traces.errors import TraceFormatError
-from iotrace.traces.formats.rows import Rows, noted, tool_version
+from iotrace.traces.formats.rows import Rows, noted
 from iotrace.traces.metadata import HistoryEntry, Metadata, Process
 from iotrace.traces.synth.layouts import LAYOUTS, Step
 from iotrace.traces.synth.models import MODELS, shard
 from iotrace.traces.trace import Trace
+from iotrace.traces.version import tool_version
 
 FOLDER = "/synthetic/step0"
 _RANKS_MAX = 1 << 16

@@ -22,7 +22,7 @@ from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.writer import write_trace
 from tests.traces.sharing.conftest import SECRETS
 
-KEYED = ShareOptions(tensor_names=KEY, licence="CC-BY-4.0", tool_version="0.1.0")
+KEYED = ShareOptions(tensor_names=KEY, licence="CC-BY-4.0")
 
 
 def everything(path: Path) -> str:
