@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from iotrace.replay.statistics import estimate
-from iotrace.tools.render import format_range, format_seconds
+from iotrace.tools.render import format_bytes, format_range, format_seconds
 from iotrace.tools.spread import spread_title
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.words import plural
@@ -28,12 +28,14 @@ class Replayed:
         transforms: what reshaped them, in order.
         seconds: per time of `TIMES` that is known, what each run took.
         problems: what failed or was done otherwise than asked.
+        padding_bytes: moved besides the payload; rows do not tell them apart.
     """
 
     executor: str
     transforms: tuple[str, ...]
     seconds: dict[str, tuple[float, ...]]
     problems: tuple[str, ...]
+    padding_bytes: int = 0
 
     @classmethod
     def of(cls, metadata: Metadata) -> Replayed | None:
@@ -48,7 +50,14 @@ class Replayed:
             if isinstance(runs, list) and runs and all(isinstance(r, float | int) for r in runs):
                 seconds[name] = tuple(map(float, runs))
         problems = (*_texts(told.get("errors")), *_texts(told.get("degraded")))
-        return cls(str(told.get("executor")), _texts(told.get("transforms")), seconds, problems)
+        padding = times.get("padding_bytes") if isinstance(times, dict) else None
+        return cls(
+            executor=str(told.get("executor")),
+            transforms=_texts(told.get("transforms")),
+            seconds=seconds,
+            problems=problems,
+            padding_bytes=padding if isinstance(padding, int) else 0,
+        )
 
     @property
     def runs(self) -> int:
@@ -61,6 +70,8 @@ class Replayed:
         yield "replayed", f"{steps}; by {self.executor}"
         if self.runs > 1:
             yield "rows", f"of the median one of {plural(self.runs, 'run')}; the times of all:"
+        if self.padding_bytes:
+            yield "padding", f"{format_bytes(self.padding_bytes)} of the bytes below"
         for name, label in TIMES.items():
             runs = self.seconds.get(name, ())
             if any(runs):
