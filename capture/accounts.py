@@ -87,8 +87,7 @@ def without_listed(
             return None  # killed: its bytes are in the account, but how many is not known
         ends = [p.ending for p in process if p.ending and p.ending.time_ns <= account.time_ns]
         if ends and ends[-1].time_ns >= since_ns:
-            written = ends[-1].total_written + ends[-1].entry_bytes  # its last entry comes after
-            account = account.without(ends[-1].total_read, written)
+            account = account.without(ends[-1].total_read, ends[-1].total_written)
     return account
 
 

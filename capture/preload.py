@@ -41,6 +41,7 @@ def job_environment(
     raw_dir: Path,
     scope: Scope,
     log_limit_bytes: int | None = None,
+    keeper: str | None = None,
 ) -> dict[str, str]:
     """Return the environment of a captured job: that of any job and what the library needs.
 
@@ -50,12 +51,14 @@ def job_environment(
         raw_dir: folder of the raw logs, absolute.
         scope: which files to record.
         log_limit_bytes: size that one process's raw log may grow to; None: the library's default.
+        keeper: what `keeping` gives; None: processes that may not write a log leave none.
     """
     others = environ.get("LD_PRELOAD", "")
     variables: dict[str, str | None] = {
         "LD_PRELOAD": f"{library}{':' if others else ''}{others}",
         "IOTRACE_LOG_DIR": str(raw_dir),
         "IOTRACE_HOOKS": str(hooks_path()),
+        "IOTRACE_KEEPER": keeper,
         "IOTRACE_LOG_LIMIT_BYTES": None if log_limit_bytes is None else str(log_limit_bytes),
         "IOTRACE_STANDARD": (" ".join(standard_files()) or None) if scope.system else None,
         **scope.environment(),

@@ -30,8 +30,9 @@ ENTRY = np.dtype(
         ("text", "S168"),
     ]
 )
+HEADER = np.dtype([("magic", "<u8"), ("room", "<u4"), ("taken", "<u4"), ("reserved", "<u8", (30,))])
 BEGIN, END, UNWATCHED, EXEC, STAYED = 1, 2, 3, 4, 5
-ROOM, MAGIC = 8192, 0x72747369
+ROOM, MAGIC = 8192, 0x3154534F52544F49
 REASONS = {
     1: "is linked statically; what it did itself was not seen",
     2: "ran with other privileges; what it did was not seen",
@@ -49,7 +50,6 @@ class Ending(NamedTuple):
             included, in bytes.
         base_read, base_written: what of it is from before the program.
         explained_read, explained_written: what of it is known, without a log.
-        entry_bytes: what the program wrote after that, its last entry; 0 if it was stored.
     """
 
     time_ns: int
@@ -60,7 +60,6 @@ class Ending(NamedTuple):
     explained_read: int
     explained_written: int
     dropped_records: int
-    entry_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,16 +126,22 @@ class Roster:
             yield from (program for program in process if not program.has_log)
 
 
+def roster_path(raw_dir: Path) -> Path:
+    """Return where the list of this host's processes is."""
+    return raw_dir / f"{PREFIX}{os.uname().nodename}{SUFFIX}"
+
+
 def start_roster(raw_dir: Path) -> None:
     """Make the list of this host's processes, empty, with room that processes can map."""
-    header = np.zeros(1, ENTRY)
-    header["reason"] = MAGIC
-    path = raw_dir / f"{PREFIX}{os.uname().nodename}{SUFFIX}"
+    header = np.zeros(1, HEADER)
+    header["magic"] = MAGIC
+    path = roster_path(raw_dir)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        with suppress(OSError):  # without the room, entries are appended
-            os.posix_fallocate(fd, 0, ROOM * ENTRY.itemsize)
-            os.pwrite(fd, header.tobytes(), 0)
+        with suppress(OSError):  # without the room, the launcher appends all entries
+            os.posix_fallocate(fd, 0, HEADER.itemsize + ROOM * ENTRY.itemsize)
+            header["room"] = ROOM
+        os.pwrite(fd, header.tobytes(), 0)
     finally:
         os.close(fd)
 
@@ -147,9 +152,8 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
     Args:
         logs: the raw logs beside it, to know which programs have one.
     """
-    path = raw_dir / f"{PREFIX}{os.uname().nodename}{SUFFIX}"
     try:
-        data = path.read_bytes()
+        data = roster_path(raw_dir).read_bytes()[HEADER.itemsize :]
     except OSError:
         return Roster()
     entries = np.frombuffer(data, ENTRY, count=len(data) // ENTRY.itemsize)
@@ -185,8 +189,6 @@ def take_in(entry: Any, programs: list[Program]) -> None:
     if entry["kind"] == END:
         names = ("bytes_read", "bytes_written", *ENTRY.names[8:-1])  # type: ignore[index]
         ending = Ending(int(entry["monotonic_ns"]), *(int(entry[name]) for name in names))
-        if entry["reason"] == 0:
-            ending = ending._replace(entry_bytes=ENTRY.itemsize)
         programs[-1] = replace(programs[-1], ending=ending)
 
 

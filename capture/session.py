@@ -10,6 +10,7 @@ from pathlib import Path
 
 from iotrace.capture.collector import collect, read_folder
 from iotrace.capture.fault_rings import watched_faults
+from iotrace.capture.keeper import keeping
 from iotrace.capture.launcher import run
 from iotrace.capture.preload import job_environment, library_path, preloadable
 from iotrace.capture.program import find_program, warnings_about
@@ -93,10 +94,13 @@ def capture(command: Sequence[str], options: CaptureOptions) -> Captured:
         with claimed(raw_dir), preloadable(library) as link:
             write_command(raw_dir, command)
             start_roster(raw_dir)
-            environ = job_environment(os.environ, link, raw_dir, scope, options.log_limit_bytes)
-            with watched_faults(raw_dir):
-                status = run(program, command, environ)
-            wait_for_stragglers(raw_dir)
+            with keeping(raw_dir) as keeper:
+                environ = job_environment(
+                    os.environ, link, raw_dir, scope, options.log_limit_bytes, keeper
+                )
+                with watched_faults(raw_dir):
+                    status = run(program, command, environ)
+                wait_for_stragglers(raw_dir)
             unseen = [*warnings_about(program), *_lost_logs(raw_dir)]
     except OSError as error:
         remove_raw_dir(raw_dir)

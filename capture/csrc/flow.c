@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "flow.h"
 
-#include "header.h"
+#include "proc_files.h"
 
 struct flow flow_begin(FILE *stream)
 {
@@ -19,17 +19,12 @@ struct flow flow_begin(FILE *stream)
 static int64_t account(enum record_op op, int64_t *own)
 {
 	char text[512] = "\n"; /* the label is looked for with the newline before it */
-	long bytes = header_read_file("/proc/thread-self/io", text + 1, sizeof(text) - 2);
-	const char *at = bytes > 0 ? strstr(text, op == OP_READ ? "\nrchar: " : "\nwchar: ") : NULL;
-	int64_t number = 0;
+	uint64_t read;
 
-	if (!at)
+	if (proc_read("/proc/thread-self/io", text + 1, sizeof(text) - 2, &read) <= 0)
 		return -1;
-	LOG_COUNT(own_bytes_read, (uint64_t)bytes);
-	*own = op == OP_READ ? bytes : 0;
-	for (at += strlen("\nrchar: "); *at >= '0' && *at <= '9'; at++)
-		number = number * 10 + (*at - '0');
-	return number;
+	*own = op == OP_READ ? (int64_t)read : 0;
+	return proc_number(text, op == OP_READ ? "\nrchar: " : "\nwchar: ");
 }
 
 struct flow flow_begin_unknown(FILE *stream, enum record_op op)

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "path.h"
+#include "proc_files.h"
+
 /* Room for argv: the other texts of the header need less than the rest. */
 #define ARGV_BYTES_MAX 32768
 
@@ -30,24 +33,10 @@ struct writer {
 	uint32_t at;
 };
 
-long header_read_file(const char *path, char *buffer, size_t bytes)
-{
-	int fd = raw_open(path, O_RDONLY | O_CLOEXEC, 0);
-	size_t total = 0;
-	long got;
-
-	if (fd < 0)
-		return fd;
-	while (total < bytes && (got = RAW(SYS_read, fd, buffer + total, bytes - total)) > 0)
-		total += (size_t)got;
-	raw_close(fd);
-	return (long)total;
-}
-
 uint64_t header_start_ticks(void)
 {
 	char stat[1024];
-	long bytes = header_read_file("/proc/self/stat", stat, sizeof(stat) - 1);
+	long bytes = proc_read("/proc/self/stat", stat, sizeof(stat) - 1, NULL);
 	uint64_t ticks = 0;
 	char *at;
 
@@ -109,14 +98,13 @@ static void put_process(struct log_header *header, struct writer *writer)
 	long bytes;
 
 	header->executable_at = writer->at;
-	bytes = RAW(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", writer->base + writer->at, 4096);
-	header->executable_bytes = bytes > 0 ? (uint32_t)bytes : 0;
+	header->executable_bytes =
+		(uint32_t)path_read_link("/proc/self/exe", writer->base + writer->at, PATH_MAX);
 	writer->at += header->executable_bytes;
 	header->argv_at = writer->at;
-	bytes = header_read_file("/proc/self/cmdline", writer->base + writer->at, ARGV_BYTES_MAX);
+	bytes = proc_read("/proc/self/cmdline", writer->base + writer->at, ARGV_BYTES_MAX, NULL);
 	header->argv_bytes = bytes > 0 ? (uint32_t)bytes : 0;
 	writer->at += header->argv_bytes;
-	header->own_bytes_read += header->argv_bytes;
 }
 
 static uint64_t clock_ns(clockid_t clock)
@@ -131,7 +119,6 @@ void header_fill(struct log_header *header, const char *path)
 {
 	struct writer writer = {(char *)header, sizeof(*header)};
 	char *boot_id = (char *)header->boot_id;
-	long bytes;
 
 	header->version = LOG_VERSION;
 	header->header_bytes = LOG_HEADER_BYTES;
@@ -140,9 +127,7 @@ void header_fill(struct log_header *header, const char *path)
 	header->pid = (uint32_t)RAW(SYS_getpid);
 	header->parent_pid = (uint32_t)RAW(SYS_getppid);
 	header->pid_start_ticks = header_start_ticks();
-	bytes = header_read_file("/proc/sys/kernel/random/boot_id", boot_id,
-				 sizeof(header->boot_id) - 1);
-	header->own_bytes_read += bytes > 0 ? (uint64_t)bytes : 0;
+	proc_read("/proc/sys/kernel/random/boot_id", boot_id, sizeof(header->boot_id) - 1, NULL);
 	boot_id[strcspn(boot_id, "\n")] = '\0';
 
 	put_names(header, &writer);

@@ -12,7 +12,4 @@ uint64_t header_start_ticks(void);
 /* Fill the zeroed first LOG_HEADER_BYTES of a log. */
 void header_fill(struct log_header *header, const char *path);
 
-/* Read a file of /proc whole; bytes read, or -errno. */
-long header_read_file(const char *path, char *buffer, size_t bytes);
-
 #endif

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "header.h"
+#include "keeper.h"
 
 /* Give the file these bytes for good, so that a store can never meet a full disk. */
 static int allocate(int fd, off_t offset, size_t bytes)
@@ -59,9 +60,16 @@ void logfile_name(char *path, const char *folder, uint32_t pid)
 	strcpy(at, ".raw");
 }
 
+static int open_log(const char *path, int flags, enum keeper_request otherwise)
+{
+	int fd = raw_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+
+	return keeper_may_help(fd) ? keeper_log(otherwise, strrchr(path, '/') + 1) : fd;
+}
+
 struct log_header *logfile_create(const char *path)
 {
-	int fd = raw_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = open_log(path, O_CREAT | O_EXCL, KEEPER_NEW_LOG);
 	struct log_header *header = NULL;
 
 	if (fd < 0)
@@ -76,7 +84,7 @@ struct log_header *logfile_create(const char *path)
 
 int logfile_grow(const char *path, off_t offset, size_t bytes)
 {
-	int fd = raw_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+	int fd = open_log(path, 0, KEEPER_LOG);
 	int error;
 
 	if (fd < 0)

@@ -164,3 +164,12 @@ EXPORT char *mkdtemp(char *pattern)
 	naming_end(naming, AT_FDCWD, pattern, made ? 0 : -1);
 	return made;
 }
+
+EXPORT int chroot(const char *path)
+{
+	int result = real.chroot(path);
+
+	if (result == 0 && capture_is_on)
+		path_find_root();
+	return result;
+}

@@ -4,9 +4,57 @@
 #include <string.h>
 
 #include "inode.h"
+#include "keeper.h"
 #include "log.h"
 
 static const char deleted[] = " (deleted)";
+
+static struct {
+	char text[PATH_MAX];
+	size_t bytes; /* 0: the root folder is the launcher's */
+} root;
+
+void path_find_root(void)
+{
+	long bytes = keeper_text(KEEPER_PROC_LINK, "/proc/self/root", root.text, sizeof(root.text));
+
+	root.bytes = bytes > 1 && root.text[0] == '/' ? (size_t)bytes : 0;
+}
+
+const char *path_below_root(const char *text, size_t *bytes)
+{
+	if (likely(!root.bytes) || *bytes <= root.bytes || text[root.bytes] != '/' ||
+	    memcmp(text, root.text, root.bytes) != 0)
+		return text;
+	*bytes -= root.bytes;
+	return text + root.bytes;
+}
+
+/* Put the root folder before an absolute path; returns the bytes of both. */
+static size_t put_root(char *buffer, size_t bytes, size_t room)
+{
+	if (likely(!root.bytes) || !bytes || buffer[0] != '/')
+		return bytes;
+	if (bytes == 1)
+		bytes = 0; /* the root folder itself */
+	if (bytes > room - root.bytes)
+		bytes = room - root.bytes;
+	memmove(buffer + root.bytes, buffer, bytes);
+	memcpy(buffer, root.text, root.bytes);
+	return root.bytes + bytes;
+}
+
+/* The launcher sees what the process cannot, and sees it from outside. */
+size_t path_read_link(const char *name, char *buffer, size_t room)
+{
+	long bytes = RAW(SYS_readlinkat, AT_FDCWD, name, buffer, room);
+
+	if (bytes > 0)
+		return put_root(buffer, (size_t)bytes, room);
+	if (keeper_may_help(bytes))
+		bytes = keeper_text(KEEPER_PROC_LINK, name, buffer, room);
+	return bytes > 0 ? (size_t)bytes : 0;
+}
 
 static size_t read_link_of_descriptor(int fd, char *buffer, size_t room)
 {
@@ -14,15 +62,13 @@ static size_t read_link_of_descriptor(int fd, char *buffer, size_t room)
 	size_t used = strlen(name);
 	unsigned int rest = (unsigned int)fd;
 	int count = 0;
-	long bytes;
 
 	do
 		digits[count++] = (char)('0' + rest % 10);
 	while (rest /= 10);
 	while (count)
 		name[used++] = digits[--count];
-	bytes = RAW(SYS_readlinkat, AT_FDCWD, name, buffer, room);
-	return bytes > 0 ? (size_t)bytes : 0;
+	return path_read_link(name, buffer, room);
 }
 
 /* A name may really end like that. */
@@ -62,9 +108,8 @@ static size_t folder_of(int at, char *buffer, size_t room)
 	} else {
 		bytes = RAW(SYS_getcwd, buffer, room);
 		if (bytes > 1 && buffer[0] == '/')
-			return (size_t)bytes - 1; /* the kernel counts the NUL */
-		bytes = RAW(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", buffer, room);
-		used = bytes > 0 ? (size_t)bytes : 0;
+			return put_root(buffer, (size_t)bytes - 1, room); /* the kernel counts the NUL */
+		used = path_read_link("/proc/self/cwd", buffer, room);
 	}
 	if (used > suffix && memcmp(buffer + used - suffix, deleted, suffix) == 0)
 		used -= suffix;
@@ -77,10 +122,17 @@ void path_resolve(struct path *path, int at, const char *argument)
 
 	path->text = argument;
 	path->bytes = length;
-	if (argument[0] == '/')
+	if (argument[0] == '/' && likely(!root.bytes))
 		return;
 	path->text = path->buffer;
-	folder = folder_of(at, path->buffer, sizeof(path->buffer));
+	if (argument[0] == '/') {
+		memcpy(path->buffer, root.text, root.bytes);
+		folder = root.bytes;
+		argument++;
+		length--;
+	} else {
+		folder = folder_of(at, path->buffer, sizeof(path->buffer));
+	}
 	path->bytes = 0;
 	if (!folder)
 		return;
@@ -96,9 +148,10 @@ void path_resolve(struct path *path, int at, const char *argument)
 
 static bool starts_with(const struct path *path, const char *prefix)
 {
-	size_t bytes = strlen(prefix);
+	size_t prefix_bytes = strlen(prefix), bytes = path->bytes;
+	const char *text = path_below_root(path->text, &bytes);
 
-	return path->bytes >= bytes && memcmp(path->text, prefix, bytes) == 0;
+	return bytes >= prefix_bytes && memcmp(text, prefix, prefix_bytes) == 0;
 }
 
 bool path_is_kernel_file(const struct path *path)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A path argument made absolute: joined, not normalised, never followed. */
+/*
+ * A path argument made absolute: joined, not normalised, never followed. In a
+ * root folder of its own, a process's paths begin where the launcher sees that.
+ */
 #ifndef IOTRACE_PATH_H
 #define IOTRACE_PATH_H
 
@@ -22,6 +25,15 @@ void path_resolve(struct path *path, int at, const char *argument);
 
 /* What the kernel calls an open file, or last did; bytes is 0 if it cannot tell. */
 void path_of_descriptor(struct path *path, int fd);
+
+/* A link of /proc/self as seen from outside; bytes of it, or 0. */
+size_t path_read_link(const char *name, char *buffer, size_t room);
+
+/* Ask the launcher where this process's root folder is; until then, and without one, it is "/". */
+void path_find_root(void);
+
+/* A path as this process would say it. */
+const char *path_below_root(const char *text, size_t *bytes);
 
 /* A file of /proc, /sys or a memfd: regular by its mode, but no storage is behind it. */
 bool path_is_kernel_file(const struct path *path);

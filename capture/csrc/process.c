@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "exec.h"
-#include "header.h"
+#include "keeper.h"
+#include "path.h"
+#include "proc_files.h"
 #include "real.h"
 #include "request.h"
 #include "roster.h"
@@ -35,31 +37,17 @@ struct counters {
  */
 static struct counters at_start;
 
-static int64_t number_after(const char *text, const char *label)
-{
-	const char *at = strstr(text, label);
-	int64_t number = 0;
-
-	if (!at)
-		return 0;
-	for (at += strlen(label); *at >= '0' && *at <= '9'; at++)
-		number = number * 10 + (*at - '0');
-	return number;
-}
-
-/* Returns how many bytes that took, which the kernel counts next time. */
-static long read_counters(struct counters *counters)
+/* False: it is not known. `own`: what the kernel counts next time for this look. */
+static bool read_counters(struct counters *counters, uint64_t *own)
 {
 	char text[512] = "\n"; /* each label is looked for with the newline before it */
-	long bytes = header_read_file("/proc/self/io", text + 1, sizeof(text) - 2);
 
-	if (bytes <= 0)
-		return -ENOENT;
-	LOG_COUNT(own_bytes_read, (uint64_t)bytes);
-#define READ(name) counters->name = number_after(text, "\n" #name ": ");
+	if (proc_read("/proc/self/io", text + 1, sizeof(text) - 2, own) <= 0)
+		return false;
+#define READ(name) counters->name = proc_number(text, "\n" #name ": ");
 	FOR_EACH_COUNTER(READ)
 #undef READ
-	return bytes;
+	return true;
 }
 
 static void append_counter(const char *name, int64_t value)
@@ -75,9 +63,9 @@ static void append_counter(const char *name, int64_t value)
  * The kernel's count of a parent includes its children: the list tells what
  * to take off, also for the many that have no log.
  */
-static void leave_roster(struct counters counters, struct counters base, long own_bytes)
+static void leave_roster(struct counters counters, struct counters base, uint64_t own_bytes)
 {
-	struct roster_entry entry = {.bytes_read = counters.rchar + own_bytes,
+	struct roster_entry entry = {.bytes_read = counters.rchar + (int64_t)own_bytes,
 				     .bytes_written = counters.wchar,
 				     .base_read = base.rchar,
 				     .base_written = base.wchar};
@@ -96,16 +84,17 @@ static void leave_roster(struct counters counters, struct counters base, long ow
 void process_ends(void)
 {
 	struct counters counters, base = {0};
-	long own_bytes;
+	uint64_t own_bytes;
+	bool known;
 
 	if (!capture_is_on || log_is_borrowed())
 		return;
 	if (log_exists())
 		rings_end();
-	own_bytes = read_counters(&counters);
+	known = read_counters(&counters, &own_bytes);
 	if (log_generation() == 1)
 		base = at_start;
-	if (own_bytes < 0) { /* no /proc, no descriptor left: the list still tells what was dropped */
+	if (!known) { /* no /proc, no descriptor left: the list still tells what was dropped */
 		if (!log_exists())
 			leave_roster(base, base, 0);
 		return;
@@ -150,9 +139,12 @@ static __attribute__((constructor)) void start(void)
 	if (folder && *folder && log_start(folder, limit_bytes()) == 0 &&
 	    scope_start(getenv("IOTRACE_SYSTEM"), getenv("IOTRACE_INCLUDE"),
 			getenv("IOTRACE_EXCLUDE"), getenv("IOTRACE_STANDARD")) == 0) {
+		keeper_start(getenv("IOTRACE_KEEPER"));
+		if (RAW(SYS_faccessat, AT_FDCWD, folder, F_OK) == -ENOENT)
+			path_find_root(); /* behind a root folder of its own */
 		roster_start(folder);
 		roster_begin();
-		read_counters(&at_start);
+		read_counters(&at_start, NULL);
 		exec_start();
 		pthread_atfork(before_fork, NULL, after_fork_in_child);
 		capture_is_on = true;

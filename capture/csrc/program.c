@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "log.h"
+
 #define HEAD_BYTES 1024 /* program headers follow the first; the loader's name follows them */
 
 /* What is no program may be a pipe that nobody writes to: execve would not wait for it. */
@@ -112,6 +114,7 @@ enum unwatched_reason program_reason(int at, const char *path, int flags, char *
 			return WATCHABLE;
 		if (RAW(SYS_fstat, fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_mode & 0111) {
 			bytes = RAW(SYS_pread64, fd, head, sizeof(head), 0);
+			LOG_COUNT(own_bytes_read, bytes > 0 ? (uint64_t)bytes : 0);
 			gains = gains_rights(fd, &file);
 		}
 		if (!by_fd)

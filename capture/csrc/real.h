@@ -46,6 +46,7 @@
 	  RAW(SYS_openat, AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode))                     \
 	X(int, creat64, (const char *path, mode_t mode),                                           \
 	  RAW(SYS_openat, AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC | O_LARGEFILE, mode))       \
+	X(int, chroot, (const char *path), RAW(SYS_chroot, path))                                  \
 	X(int, close, (int fd), RAW(SYS_close, fd))                                                \
 	X(int, __close, (int fd), RAW(SYS_close, fd))                                              \
 	X(int, close_range, (unsigned int first, unsigned int last, int flags),                    \

@@ -6,13 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/utsname.h>
 
+#include "keeper.h"
+#include "log.h"
 #include "program.h"
 
-static char list_path[PATH_MAX];
-static struct roster_entry *list; /* the header first; NULL: entries are appended */
+static bool is_on;
+static struct roster_header *list; /* the entries behind it; NULL: the launcher keeps them */
+static uint32_t room;
 
 static uint64_t clock_now(clockid_t clock)
 {
@@ -22,32 +24,37 @@ static uint64_t clock_now(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void map_list(void)
+static void map_list(const char *path)
 {
-	const size_t bytes = ROSTER_ROOM * sizeof(*list);
-	int fd = raw_open(list_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+	int fd = raw_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+	struct roster_header header;
+	size_t bytes;
 
 	if (fd < 0)
 		return;
-	if (RAW(SYS_lseek, fd, 0, SEEK_END) >= (long)bytes)
-		list = raw_map(bytes, MAP_SHARED, fd, 0);
-	raw_close(fd);
-	if (list && (list->kind != 0 || list->reason != ROSTER_MAGIC)) {
-		RAW(SYS_munmap, list, bytes);
-		list = NULL;
+	if (RAW(SYS_pread64, fd, &header, sizeof(header), 0) == sizeof(header)) {
+		LOG_COUNT(own_bytes_read, sizeof(header));
+		bytes = sizeof(header) + header.room * sizeof(struct roster_entry);
+		if (header.magic == ROSTER_MAGIC && header.room &&
+		    RAW(SYS_lseek, fd, 0, SEEK_END) >= (long)bytes)
+			list = raw_map(bytes, MAP_SHARED, fd, 0);
+		room = header.room;
 	}
+	raw_close(fd);
 }
 
 void roster_start(const char *folder)
 {
 	static const char prefix[] = "/processes-", suffix[] = ".roster";
+	char path[PATH_MAX];
 	struct utsname host;
 
 	if (RAW(SYS_uname, &host) != 0 ||
 	    strlen(folder) + sizeof(prefix) + sizeof(suffix) + strlen(host.nodename) > PATH_MAX)
 		return;
-	stpcpy(stpcpy(stpcpy(stpcpy(list_path, folder), prefix), host.nodename), suffix);
-	map_list();
+	stpcpy(stpcpy(stpcpy(stpcpy(path, folder), prefix), host.nodename), suffix);
+	map_list(path);
+	is_on = true;
 }
 
 static bool store(const struct roster_entry *entry)
@@ -55,39 +62,22 @@ static bool store(const struct roster_entry *entry)
 	struct roster_entry *slot;
 	uint32_t place;
 
-	if (!list || __atomic_load_n(&list->pid, __ATOMIC_RELAXED) >= ROSTER_ROOM - 1)
+	if (!list || __atomic_load_n(&list->taken, __ATOMIC_RELAXED) >= room)
 		return false;
-	place = __atomic_add_fetch(&list->pid, 1, __ATOMIC_RELAXED);
-	if (place >= ROSTER_ROOM)
+	place = __atomic_fetch_add(&list->taken, 1, __ATOMIC_RELAXED);
+	if (place >= room)
 		return false;
-	slot = &list[place];
+	slot = (struct roster_entry *)(list + 1) + place;
 	memcpy(&slot->pid, &entry->pid, sizeof(*slot) - offsetof(struct roster_entry, pid));
-	if (entry->kind == ROSTER_END)
-		slot->reason = 1;
 	__atomic_store_n(&slot->kind, entry->kind, __ATOMIC_RELEASE);
 	return true;
 }
 
-static void write_entry(const struct roster_entry *entry)
-{
-	int fd = raw_open(list_path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
-	struct rlimit limit;
-
-	if (fd < 0)
-		return;
-	/* Going beyond the limit would raise SIGXFSZ in the job. */
-	if (RAW(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit) != 0 ||
-	    limit.rlim_cur == RLIM_INFINITY ||
-	    (uint64_t)RAW(SYS_lseek, fd, 0, SEEK_END) + sizeof(*entry) <= limit.rlim_cur)
-		RAW(SYS_write, fd, entry, sizeof(*entry));
-	raw_close(fd);
-}
-
-static void append(struct roster_entry *entry, const char *text)
+static void enter(struct roster_entry *entry, const char *text)
 {
 	size_t bytes = strlen(text);
 
-	if (!list_path[0])
+	if (!is_on)
 		return;
 	if (bytes > sizeof(entry->text))
 		text += bytes - sizeof(entry->text);
@@ -97,7 +87,7 @@ static void append(struct roster_entry *entry, const char *text)
 	entry->boottime_ns = clock_now(CLOCK_BOOTTIME);
 	entry->monotonic_ns = clock_now(CLOCK_MONOTONIC);
 	if (!store(entry))
-		write_entry(entry);
+		keeper_keeps(entry, sizeof(*entry));
 }
 
 void roster_begin(void)
@@ -106,13 +96,13 @@ void roster_begin(void)
 	char name[16] = "";
 
 	RAW(SYS_prctl, PR_GET_NAME, name);
-	append(&entry, name);
+	enter(&entry, name);
 }
 
 void roster_end(struct roster_entry entry)
 {
 	entry.kind = ROSTER_END;
-	append(&entry, "");
+	enter(&entry, "");
 }
 
 void roster_exec(const char *path)
@@ -121,14 +111,14 @@ void roster_exec(const char *path)
 
 	if (!path || RAW(SYS_faccessat, AT_FDCWD, path, F_OK) == -EFAULT)
 		path = ""; /* the kernel will refuse it */
-	append(&entry, path);
+	enter(&entry, path);
 }
 
 void roster_stayed(void)
 {
 	struct roster_entry entry = {.kind = ROSTER_STAYED};
 
-	append(&entry, "");
+	enter(&entry, "");
 }
 
 static void check(int at, const char *path, int flags, char *shown)
@@ -137,14 +127,14 @@ static void check(int at, const char *path, int flags, char *shown)
 
 	entry.reason = program_reason(at, path, flags, shown);
 	if (entry.reason != WATCHABLE)
-		append(&entry, shown);
+		enter(&entry, shown);
 }
 
 void roster_check(int at, const char *path, int flags)
 {
 	char shown[PATH_MAX];
 
-	if (path && list_path[0])
+	if (path && is_on)
 		check(at, path, flags, shown);
 }
 
@@ -153,7 +143,7 @@ void roster_check_name(const char *file)
 	const char *at = getenv("PATH");
 	char path[PATH_MAX];
 
-	if (!list_path[0])
+	if (!is_on)
 		return;
 	if (!file || strchr(file, '/')) {
 		roster_check(AT_FDCWD, file, 0);

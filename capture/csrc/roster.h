@@ -6,10 +6,10 @@
  * Programs into which this library cannot be loaded are written down by the
  * process that starts them.
  *
- * The launcher makes the file with room for ROSTER_ROOM entries, the first of
- * which is its header: each process stores into a mapping, which goes on when
- * it may open no file any more (other user, chroot, limits). Without that room
- * entries are appended. Read by iotrace.capture.roster.
+ * The launcher makes the file: a header, and room for entries. Each process
+ * stores into a mapping, which goes on when it may open no file any more
+ * (other user, chroot, limits). Who has no mapping, or finds no room, has the
+ * launcher append the entry behind the room. Read by iotrace.capture.roster.
  */
 #ifndef IOTRACE_ROSTER_H
 #define IOTRACE_ROSTER_H
@@ -17,8 +17,14 @@
 #include "raw.h"
 
 #define ROSTER_TEXT_BYTES 168
-#define ROSTER_ROOM 8192
-#define ROSTER_MAGIC 0x72747369u /* `reason` of the header; its `pid` counts the others */
+#define ROSTER_MAGIC 0x3154534f52544f49ull /* "IOTROST1" */
+
+struct roster_header {
+	uint64_t magic;
+	uint32_t room;  /* entries that the file is allocated for; 0: entries are not mapped */
+	uint32_t taken; /* atomic: how many of them are handed out, or were asked for */
+	uint64_t reserved[30];
+};
 
 enum roster_kind {
 	ROSTER_BEGIN = 1, /* a program starts, or a forked child; text: its name */
@@ -33,7 +39,7 @@ enum unwatched_reason { WATCHABLE, UNWATCHED_STATIC, UNWATCHED_PRIVILEGED, UNWAT
 struct roster_entry {
 	uint32_t kind;
 	uint32_t pid, parent_pid;
-	uint32_t reason; /* of an end: 1 if it was stored and not written */
+	uint32_t reason; /* enum unwatched_reason */
 	uint64_t boottime_ns, monotonic_ns;
 	/*
 	 * At the end, by the kernel's count: since the process began, children
@@ -47,7 +53,8 @@ struct roster_entry {
 	char text[ROSTER_TEXT_BYTES]; /* the end of it, if it is longer; NUL-padded */
 };
 
-_Static_assert(sizeof(struct roster_entry) == 256, "appended whole, read as an array");
+_Static_assert(sizeof(struct roster_header) == 256 && sizeof(struct roster_entry) == 256,
+	       "read as an array");
 
 /* Folder of the raw logs; without a list in it nothing is written. */
 void roster_start(const char *folder);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "path.h"
+
 #define STANDARD_BYTES_MAX 256
 
 /* Newline-separated patterns; empty when `bytes` is 0. */
@@ -105,7 +107,10 @@ bool scope_wants(const char *path, size_t bytes, bool writes)
 		return false;
 	if (scope.include.bytes && !any_matches(scope.include, path, bytes))
 		return false;
-	return writes || !any_matches(scope.system, path, bytes);
+	if (writes)
+		return true;
+	path = path_below_root(path, &bytes); /* a folder of programs, wherever the root is */
+	return !any_matches(scope.system, path, bytes);
 }
 
 /* The environment may change later, so the patterns are copied. */

@@ -18,6 +18,8 @@ PARTS = (
     "chunks",
     "counters",
     "header",
+    "keeper",
+    "proc_files",
     "real",
     "scope",
     "path",
