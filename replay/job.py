@@ -35,7 +35,8 @@ REQUEST = np.dtype(
         ("gather", "u1"),
         ("may_be_short", "u1"),
         ("phase", "u1"),
-        ("reserved", "u1", (3,)),
+        ("mapping", "u1"),
+        ("reserved", "u1", (2,)),
     ]
 )
 PIECE = np.dtype([("offset", "<i8"), ("length", "<i8"), ("file", "<i4"), ("reserved", "<i4")])
@@ -61,6 +62,16 @@ class Op(IntEnum):
     RMDIR = 11
     LINK = 12
     EVICT = 13
+
+
+class Mapping(IntEnum):
+    """How a READ moves its bytes: by a read, or from the mapped file, with advice on it."""
+
+    NONE = 0
+    PLAIN = 1
+    SEQUENTIAL = 2
+    RANDOM = 3
+    WILLNEED = 4
 
 
 class Fence(IntEnum):
@@ -224,6 +235,8 @@ def _request_problems(job: Job) -> Iterator[str]:
             yield f"{name} out of range"
     if np.any((op < min(Op)) | (op > max(Op))):
         yield "unknown op"
+    if np.any((rows["mapping"] > max(Mapping)) | ((rows["mapping"] > 0) & (op != Op.READ))):
+        yield "a mapping that no read can have"
     for name in ("offset", "length"):
         if np.any((rows[name] < 0) | (rows[name] > MAX_OFFSET_BYTES)):
             yield f"{name} out of range"

@@ -39,7 +39,7 @@ from iotrace.replay.target import probe_target
 from iotrace.replay.verify import find_mismatch
 from iotrace.replay.workers import run_in_workers
 from iotrace.replay.workspace import Workspace
-from iotrace.traces.errors import ReplayError
+from iotrace.traces.errors import PlanError, ReplayError
 from iotrace.traces.phases import Phase
 from iotrace.traces.words import plural
 
@@ -74,6 +74,8 @@ def replay(
     """
     options.check()
     plan.validate()
+    if options.executor == "io_uring" and plan.requests["mapping"].any():
+        raise PlanError("a read of a mapped file keeps its thread waiting; use --executor posix")
     executor, degraded = choose_executor(options)
     group = group or Solo()
     with _tape(plan, options, group) as tape:

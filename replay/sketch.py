@@ -142,6 +142,8 @@ def _line(plan: Plan, row: np.void) -> str:
         words.append(f"{row['offset']} {row['length']}")
     if row["op"] == Op.TRUNCATE:
         words.append(f"{row['length']}")
+    if row["mapping"]:
+        words.append("mapped")
     return " ".join(words) + _pieces(plan, row)
 
 

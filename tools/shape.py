@@ -15,6 +15,7 @@ from iotrace.replay.transforms.buffered import Buffered
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import OPS, Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
+from iotrace.replay.transforms.mapped import Mapped
 from iotrace.replay.transforms.preallocate import Preallocate
 from iotrace.replay.transforms.prefetch import Prefetch
 from iotrace.replay.transforms.reorder import Reorder
@@ -49,6 +50,7 @@ class Shape:
         reorder: issue requests by offset.
         preallocate: give files their size first.
         drop_behind: put written files out of the page cache.
+        map_advice: read through mapped files, with this advice on them; None: by reads.
         prefetch_bytes: read files so far ahead of their loads.
         max_request_bytes: the most that goes into one request, as a network file system has it.
     """
@@ -68,6 +70,7 @@ class Shape:
     reorder: bool = False
     preallocate: bool = False
     drop_behind: bool = False
+    map_advice: str | None = None
     prefetch_bytes: int | None = None
     max_request_bytes: int | None = None
 
@@ -117,6 +120,8 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
         chosen.append(Preallocate())
     if shape.drop_behind:
         chosen.append(DropBehind())
+    if shape.map_advice is not None:
+        chosen.append(Mapped(shape.map_advice))
     if shape.prefetch_bytes is not None:
         chosen.append(Prefetch(shape.prefetch_bytes))
     if shape.direct:

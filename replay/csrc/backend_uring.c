@@ -104,7 +104,7 @@ static bool goes_through_ring(const struct slot *slot)
 {
 	const struct loop_request *request = slot->request;
 
-	if (slot->fd < 0)
+	if (slot->fd < 0 || request->mapping)
 		return false;
 	if (request->op == LOOP_SYNC)
 		return request->flags == 0 || request->flags == 1 || request->flags == 3;

@@ -337,51 +337,6 @@ void loop_complete(struct loop *loop, struct slot *slot)
 	loop->free_slots = slot;
 }
 
-static int64_t round_trip_ns(const struct loop *loop, const struct slot *slot)
-{
-	return slot->request->op == LOOP_EVICT ? 0 : loop->options->round_trip_ns;
-}
-
-/* All trips take the same time: what was done first arrives first. */
-void loop_finish(struct loop *loop, struct slot *slot)
-{
-	if (!round_trip_ns(loop, slot)) {
-		loop_complete(loop, slot);
-		return;
-	}
-	slot->end_ns += round_trip_ns(loop, slot);
-	slot->next = NULL;
-	if (loop->returning)
-		loop->last_returning->next = slot;
-	else
-		loop->returning = slot;
-	loop->last_returning = slot;
-}
-
-void loop_receive(struct loop *loop, int64_t now)
-{
-	while (loop_arrival(loop) <= now) {
-		struct slot *slot = loop->returning;
-
-		loop->returning = slot->next;
-		slot->end_ns = now;
-		loop_complete(loop, slot);
-	}
-}
-
-int64_t loop_arrival(const struct loop *loop)
-{
-	return loop->returning ? loop->returning->end_ns : INT64_MAX;
-}
-
-void loop_travel(const struct loop *loop, struct slot *slot)
-{
-	if (!round_trip_ns(loop, slot))
-		return;
-	sleep_until(slot->end_ns + round_trip_ns(loop, slot));
-	slot->end_ns = clock_ns();
-}
-
 void loop_progress_add(struct loop_progress *progress, int64_t done, uint32_t global_fences_done,
 		       const int64_t *numbers, const struct loop_file_progress *files,
 		       int64_t count)

@@ -7,6 +7,7 @@
 #ifndef IOTRACE_LOOP_H
 #define IOTRACE_LOOP_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -63,6 +64,11 @@ struct handle {
 	uint32_t users;  /* requests in flight through it */
 	uint32_t demand; /* data requests of the whole job */
 	bool direct;
+	uint8_t mapping;   /* enum loop_mapping, of its reads */
+	int map_error;
+	int64_t map_bytes; /* as far as they reach */
+	int64_t file_bytes; /* when last looked at */
+	uint8_t *map;
 };
 
 /* The memory that reads land in, see landing.c. */
@@ -105,6 +111,8 @@ struct loop {
 	struct landing landing;
 	int64_t longest_transfer_bytes;      /* straight from tape */
 	bool writes;
+	bool maps;
+	struct sigaction sigbus_before;
 	int timer_slack_ns; /* of the caller, before the run */
 };
 
@@ -141,7 +149,12 @@ bool loop_ready(struct loop *loop, int64_t now, int64_t *wake);
 /* The next request that may start, marked as started `now`; or NULL, as loop_ready. */
 struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake);
 void loop_complete(struct loop *loop, struct slot *slot);
-/* The same once the answer has made its round trip, if the run has such. */
+bool loop_finished(const struct loop *loop);
+/* The time to wake at by itself, so that a stop or another worker's progress is seen soon. */
+int64_t loop_wake(struct loop *loop, int64_t wake);
+
+/* round_trip.c */
+/* Complete a request once the answer has made its round trip, if the run has such. */
 void loop_finish(struct loop *loop, struct slot *slot);
 /* Complete what has arrived by `now`. */
 void loop_receive(struct loop *loop, int64_t now);
@@ -149,9 +162,6 @@ void loop_receive(struct loop *loop, int64_t now);
 int64_t loop_arrival(const struct loop *loop);
 /* The round trip of a request that the calling thread waits for. */
 void loop_travel(const struct loop *loop, struct slot *slot);
-bool loop_finished(const struct loop *loop);
-/* The time to wake at by itself, so that a stop or another worker's progress is seen soon. */
-int64_t loop_wake(struct loop *loop, int64_t wake);
 
 /* landing.c */
 int landing_setup(struct loop *loop, int64_t longest);
@@ -178,6 +188,14 @@ int64_t transfer_landing(const struct loop *loop, const struct loop_request *req
 void transfer_prepare(struct loop *loop, struct slot *slot);
 /* Account for a transfer that ended at `now`; true when the request is over. */
 bool transfer_advance(struct loop *loop, struct slot *slot, int64_t result, int64_t now);
+
+/* mapping.c: reads of a mapped file */
+void mapping_setup(struct loop *loop);
+void mapping_teardown(struct loop *loop);
+void mapping_open(struct handle *handle, int fd);
+void mapping_close(struct handle *handle);
+/* Carry out the next transfer of a read; bytes moved or -errno. */
+int64_t mapping_read(struct loop *loop, const struct slot *slot);
 
 /* ops.c: everything that is one system call, and the posix way to move data */
 void perform(struct loop *loop, struct slot *slot);

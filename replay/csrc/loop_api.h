@@ -27,6 +27,15 @@ enum loop_op {
 	LOOP_EVICT = 13 /* ours: sync the file, drop its pages; never timed as payload */
 };
 
+/* How a READ moves its bytes: by a read, or by a copy from the mapped file, with this advice. */
+enum loop_mapping {
+	LOOP_MAPPING_NONE = 0,
+	LOOP_MAPPING_PLAIN = 1,
+	LOOP_MAPPING_SEQUENTIAL = 2,
+	LOOP_MAPPING_RANDOM = 3,
+	LOOP_MAPPING_WILLNEED = 4
+};
+
 /*
  * One request. Its data are its pieces, packed: pieces[first_piece ..
  * first_piece + piece_count) have `length` bytes in total.
@@ -65,7 +74,8 @@ struct loop_request {
 	uint8_t gather;      /* 0: copy small pieces into a staging buffer; 1: none */
 	uint8_t may_be_short; /* a read that ends past the end of the file is whole */
 	uint8_t phase;        /* 0 other, 1 save, 2 load (ignored by the loop) */
-	uint8_t reserved[3];
+	uint8_t mapping;      /* enum loop_mapping; of a handle, that of any of its reads */
+	uint8_t reserved[2];
 };
 
 /*

@@ -13,11 +13,13 @@ static int64_t result_of(int64_t returned)
 	return returned < 0 ? -errno : returned;
 }
 
-static int64_t move_bytes(const struct slot *slot)
+static int64_t move_bytes(struct loop *loop, const struct slot *slot)
 {
 	off_t offset = slot->request->offset + slot->done;
 	bool read = slot->request->op == LOOP_READ;
 
+	if (read && slot->request->mapping)
+		return mapping_read(loop, slot);
 	if (slot->vectored)
 		return result_of(read ? preadv(slot->fd, slot->iov, slot->iov_count, offset)
 				      : pwritev(slot->fd, slot->iov, slot->iov_count, offset));
@@ -32,7 +34,7 @@ static void perform_data(struct loop *loop, struct slot *slot)
 	transfer_begin(slot);
 	do {
 		transfer_prepare(loop, slot);
-		result = move_bytes(slot);
+		result = move_bytes(loop, slot);
 	} while (!transfer_advance(loop, slot, result, clock_ns()));
 }
 
@@ -99,13 +101,16 @@ static int64_t perform_on_file(const struct loop *loop, const struct slot *slot)
 	return result;
 }
 
-static int64_t perform_open(const struct loop *loop, struct slot *slot)
+static int64_t perform_open(struct loop *loop, struct slot *slot)
 {
 	const struct loop_request *request = slot->request;
 
 	slot->fd = loop_open_beneath(loop->options->root_fd, loop->job->paths[request->path],
 				     request->flags, request->mode);
-	return slot->fd < 0 ? slot->fd : 0;
+	if (slot->fd < 0)
+		return slot->fd;
+	mapping_open(&loop->handles[request->handle], slot->fd);
+	return 0;
 }
 
 static int64_t perform_name(const struct loop *loop, const struct loop_request *request)
@@ -135,6 +140,7 @@ static int64_t perform_other(struct loop *loop, struct slot *slot)
 	case LOOP_OPEN:
 		return perform_open(loop, slot);
 	case LOOP_CLOSE:
+		mapping_close(&loop->handles[slot->request->handle]);
 		return result_of(close(slot->fd));
 	case LOOP_SYNC:
 	case LOOP_TRUNCATE:

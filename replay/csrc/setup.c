@@ -35,6 +35,15 @@ static uint64_t slots_wanted(const struct loop *loop)
 	return slots < requests ? slots : requests;
 }
 
+static void survey_map(struct loop *loop, const struct loop_request *request)
+{
+	struct handle *handle = &loop->handles[request->handle];
+
+	loop->maps = true;
+	handle->mapping = request->mapping;
+	handle->map_bytes = max64(handle->map_bytes, request->offset + request->length);
+}
+
 static void survey_handles(struct loop *loop)
 {
 	const struct loop_job *job = loop->job;
@@ -50,6 +59,8 @@ static void survey_handles(struct loop *loop)
 			loop->handles[request->handle].direct = request->flags & O_DIRECT;
 		if (is_data(request))
 			loop->handles[request->handle].demand++;
+		if (request->op == LOOP_READ && request->mapping)
+			survey_map(loop, request);
 	}
 }
 
@@ -207,6 +218,7 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 		if (loop->staging_count < loop->slot_count)
 			report->in_flight_limit = loop->staging_count;
 	}
+	mapping_setup(loop);
 	if (!error && landing)
 		error = landing_setup(loop, landing);
 	if (!error && loop->writes)
@@ -217,6 +229,7 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 void loop_teardown(struct loop *loop)
 {
 	prctl(PR_SET_TIMERSLACK, loop->timer_slack_ns);
+	mapping_teardown(loop);
 	for (int32_t i = 0; loop->handles && i < loop->job->handle_count; i++)
 		if (loop->handles[i].fd >= 0)
 			close(loop->handles[i].fd);

@@ -83,6 +83,8 @@ class Direct:
         """Return the plan with O_DIRECT."""
         plan.require_buffered("direct")
         requests = plan.requests
+        if "read" in self.ops and requests["mapping"].any():
+            raise PlanError("a mapped file is in the page cache; make only writes direct")
         chosen = np.flatnonzero(plan.is_data() & (requests["length"] > 0))
         fit = np.isin(requests["op"][chosen], [Op[name.upper()] for name in self.ops])
         fit &= requests["length"][chosen] >= self.least_bytes

@@ -16,6 +16,7 @@ from iotrace.replay.transforms.buffered import Buffered
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
+from iotrace.replay.transforms.mapped import Mapped
 from iotrace.replay.transforms.preallocate import Preallocate
 from iotrace.replay.transforms.prefetch import Prefetch
 from iotrace.replay.transforms.reorder import Reorder
@@ -49,13 +50,14 @@ DIRECTS = st.builds(
 AGGREGATES = st.builds(Aggregate, st.sampled_from(LAYOUTS), st.sampled_from([1, 1000, 4096]))
 PREFETCHES = st.builds(Prefetch, st.sampled_from([1, 700, 2000, 1 << 20]), st.just(512))
 CHAINS = st.builds(
-    lambda chain, aggregate, more, prefetch, direct: [
+    lambda chain, aggregate, more, mapped, prefetch, direct: [
         *(*chain, *aggregate, *more),
-        *(*prefetch, *direct),
+        *(*mapped, *prefetch, *direct),
     ],
     st.lists(TRANSFORMS, max_size=2),
     st.lists(AGGREGATES, max_size=1),
     st.lists(TRANSFORMS, max_size=2),
+    st.lists(st.builds(Mapped), max_size=1),
     st.lists(PREFETCHES, max_size=1),
     st.lists(DIRECTS, max_size=1),
 )
@@ -72,9 +74,12 @@ law = settings(max_examples=150, deadline=None, suppress_health_check=list(Healt
 
 
 def transformed(plan: Plan, chain: list) -> Plan:
-    """The plan after the transforms; what cannot follow `align` is left out."""
+    """The plan after the transforms; what cannot follow one before it is left out."""
     for transform in chain:
-        if not (isinstance(transform, Split) and transform.size_bytes < plan.block_bytes):
+        parts_blocks = isinstance(transform, Split) and transform.size_bytes < plan.block_bytes
+        maps = bool(plan.requests["mapping"].any())
+        reads_direct = isinstance(transform, Direct) and "read" in transform.ops
+        if not (parts_blocks or (maps and reads_direct)):
             plan = transform(plan)
     return plan
 

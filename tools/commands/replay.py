@@ -59,12 +59,17 @@ def replay(
     """
     group = join_group()
     shape = requests.shape()
-    options = replay_options(run, place)
-    if shape.prefetch_bytes and options.round_trip_seconds:
-        raise PlanError(
-            "--rtt makes reads that find their data in the page cache wait as well; leave out "
-            "--prefetch"
-        )
+    options = replay_options(run, place, requests.executor())
+    if options.round_trip_seconds:
+        for given, option in (
+            (shape.prefetch_bytes, "--prefetch"),
+            (shape.map_advice, "--as mmap"),
+        ):
+            if given:
+                raise PlanError(
+                    "--rtt makes reads that find their data in the page cache wait as well; leave "
+                    f"out {option}"
+                )
     if requests.explain and (result.output is not None or result.json_to is not None):
         raise PlanError("--explain runs nothing; leave out --json and -o")
     if group.rank == 0:

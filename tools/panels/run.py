@@ -43,9 +43,9 @@ class RunPanel:
 
     title: ClassVar[str] = "How to run them"
 
-    executor: Annotated[ExecutorName, Option(help="What runs the requests.")] = (
-        ExecutorName.IO_URING
-    )
+    executor: Annotated[
+        ExecutorName | None, Option(help="What runs the requests.", show_default="io_uring")
+    ] = None
     queue_depth: Annotated[
         int, Option(metavar="N", min=1, max=MAX_QUEUE_DEPTH, help="Requests in flight per stream.")
     ] = 1
@@ -122,8 +122,13 @@ class PlacePanel:
     keep: Annotated[bool, Option("--keep", help="Leave the replayed files there.")] = False
 
 
-def replay_options(run: RunPanel, place: PlacePanel) -> ReplayOptions:
+def replay_options(run: RunPanel, place: PlacePanel, needed: str | None = None) -> ReplayOptions:
     """Return what the options of both panels ask for.
+
+    Args:
+        run: how to run the requests.
+        place: where.
+        needed: the executor that the requests can be run by; None: any.
 
     Raises:
         PlanError: one of them would be ignored.
@@ -134,10 +139,13 @@ def replay_options(run: RunPanel, place: PlacePanel) -> ReplayOptions:
         for given, option in ((run.verify, "--verify"), (place.keep, "--keep")):
             if given:
                 raise PlanError(f"{asked} writes no files; leave out {option}")
+    executor = run.executor.value if run.executor else needed or ExecutorName.IO_URING.value
+    if not dry and needed is not None and executor != needed:
+        raise PlanError(f"--as is done by --executor {needed}; leave out --executor {executor}")
     if run.time_scale != 1 and run.timing is TimingName.ASAP:
         raise PlanError("--time-scale stretches recorded times; add --timing think or recorded")
     return ReplayOptions(
-        executor=ExecutorName.NULL.value if dry else run.executor.value,
+        executor=ExecutorName.NULL.value if dry else executor,
         queue_depth=run.queue_depth,
         workers=run.workers,
         timeout_seconds=run.timeout,

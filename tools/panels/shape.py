@@ -38,6 +38,23 @@ class LayoutName(StrEnum):
     SHARED = "shared"
 
 
+class InterfaceName(StrEnum):
+    """How reads reach the file."""
+
+    MMAP = "mmap"
+    PREAD = "pread"
+    RING = "ring"
+
+
+class AdviceName(StrEnum):
+    """What the kernel is told about a mapped file."""
+
+    PLAIN = "plain"
+    SEQUENTIAL = "sequential"
+    RANDOM = "random"
+    WILLNEED = "willneed"
+
+
 @dataclass(frozen=True)
 class ShapePanel:
     """The options of `Shape`, and the layer it is made of; the order is that of the help."""
@@ -116,6 +133,19 @@ class ShapePanel:
     broadcast: Annotated[
         bool, Option("--broadcast", help="Read each byte once per step, by one rank.")
     ] = False
+    interface: Annotated[
+        InterfaceName | None,
+        Option(
+            "--as",
+            help="Read from mapped files or by pread, both with --executor posix, or through the "
+            "ring.",
+            show_default="what --executor does",
+        ),
+    ] = None
+    mmap_advice: Annotated[
+        AdviceName | None,
+        Option(help="What madvise says of a mapped file; implies --as mmap.", show_default="plain"),
+    ] = None
     prefetch: Annotated[
         int | None,
         size_option(
@@ -162,6 +192,7 @@ class ShapePanel:
             reorder=self.reorder,
             preallocate=self.preallocate,
             drop_behind=self.drop_behind,
+            map_advice=self._map_advice(),
             prefetch_bytes=self.prefetch,
             max_request_bytes=self.max_request,
         )
@@ -174,10 +205,35 @@ class ShapePanel:
             raise PlanError("--gather says how to join requests; add --coalesce")
         if not shape.direct and (shape.direct_op != "all" or shape.direct_least_bytes):
             raise PlanError("--direct-op and --direct-min say what is direct; add --direct")
-        if shape.prefetch_bytes and shape.direct and shape.direct_op != "write":
+        if shape.direct and shape.direct_op != "write":
+            for given, option in (
+                (shape.prefetch_bytes, "--prefetch"),
+                (shape.map_advice, "--as mmap"),
+            ):
+                if given:
+                    raise PlanError(
+                        f"{option} uses the page cache, which direct reads go past; "
+                        "add --direct-op write"
+                    )
+        if shape.map_advice and shape.max_request_bytes:
             raise PlanError(
-                "--prefetch fills the page cache, which direct loads go past; add --direct-op write"
+                "--max-request cuts requests, and the kernel makes those of a mapped file; leave "
+                "out --max-request"
             )
         if shape.stripe_bytes is not None and shape.aggregate in (None, "rank"):
             raise PlanError("--stripe-size parts the ranks in one file; add --aggregate shared")
         return shape
+
+    def _map_advice(self) -> str | None:
+        """Return what is said of mapped files; None: none are mapped."""
+        if self.mmap_advice is not None and self.interface not in (None, InterfaceName.MMAP):
+            raise PlanError("--mmap-advice is for mapped files; add --as mmap")
+        if self.mmap_advice is not None:
+            return self.mmap_advice.value
+        return AdviceName.PLAIN.value if self.interface is InterfaceName.MMAP else None
+
+    def executor(self) -> str | None:
+        """Return the executor that reads ask for, if they do."""
+        if self._map_advice() is not None or self.interface is InterfaceName.PREAD:
+            return "posix"
+        return "io_uring" if self.interface is InterfaceName.RING else None

@@ -177,8 +177,15 @@ static void check_results(const struct script *script, const struct loop_report 
 	CHECK(!report->mismatched_bytes);
 }
 
+static void map_reads(struct script *script)
+{
+	for (int64_t i = 0; i < script->count; i++)
+		if (script->requests[i].op == LOOP_READ)
+			script->requests[i].mapping = LOOP_MAPPING_PLAIN + i % 4;
+}
+
 static void test_every_op(run_function *run, int root_fd, struct tape *tape, bool direct,
-			  uint32_t depth)
+			  bool mapped, uint32_t depth)
 {
 	struct script *script = calloc(1, sizeof(*script));
 	struct loop_options options = { .queue_depth = depth, .stream_count = STREAMS,
@@ -193,6 +200,8 @@ static void test_every_op(run_function *run, int root_fd, struct tape *tape, boo
 	CHECK(script);
 	add_files(script, direct);
 	add_names(script);
+	if (mapped)
+		map_reads(script);
 	job = finish(script);
 	CHECK(!run(&job, &options, tape, script->timings, &report));
 	check_results(script, &report, options.round_trip_ns);
@@ -360,9 +369,11 @@ static void test_tape(struct tape *tape)
 static void test_backend(run_function *run, int root_fd, struct tape *tape)
 {
 	for (int direct = 0; direct < 2; direct++) {
-		test_every_op(run, root_fd, tape, direct, 1);
-		test_every_op(run, root_fd, tape, direct, 8);
+		test_every_op(run, root_fd, tape, direct, false, 1);
+		test_every_op(run, root_fd, tape, direct, false, 8);
 	}
+	test_every_op(run, root_fd, tape, false, true, 1);
+	test_every_op(run, root_fd, tape, false, true, 8);
 	test_errors(run, root_fd, tape);
 	test_short_writes(run, root_fd, tape);
 }
