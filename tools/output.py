@@ -7,8 +7,9 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from iotrace.traces.errors import IotraceError, OutputExistsError
 from iotrace.traces.stores import as_uri, is_remote, is_writable, local_path
@@ -17,6 +18,7 @@ from iotrace.traces.upload import check_remote_output, upload
 from iotrace.traces.writer import write_trace
 
 STDOUT = "-"
+Written = TypeVar("Written")
 
 
 class OutputError(IotraceError):
@@ -86,15 +88,35 @@ def write_json(value: dict[str, Any], destination: str) -> None:
     if destination == STDOUT:
         sys.stdout.write(text)
         return
+    if not is_stream(destination):
+        save_text(text, Path(destination))
+        return
     try:
-        if is_stream(destination):
-            Path(destination).write_text(text)
-        else:
-            _replace(Path(destination), text)
+        Path(destination).write_text(text)
     except BrokenPipeError:
         raise
     except OSError as error:
         raise OutputError(f"cannot write {destination}: {error.strerror}") from error
+
+
+def save_with(write: Callable[[Path], Written], path: Path, *, force: bool) -> Written:
+    """Let `write` make the file `path`, which may be a URI; return what it returns.
+
+    Raises:
+        OutputError: the system refused.
+        StoreError: the store did.
+    """
+    try:
+        if not is_remote(path):
+            return write(local_path(path))
+        with tempfile.TemporaryDirectory() as folder:
+            draft = Path(folder) / path.name
+            written = write(draft)
+            with draft.open("rb") as file:
+                upload(file, as_uri(path), force)
+            return written
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def save_text(text: str, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ import typer
 
 from iotrace.tools.arguments import ForceOption, QuietOption
 from iotrace.tools.next_command import say_next
-from iotrace.tools.output import OutputError, check_output, save_trace
+from iotrace.tools.output import check_output, save_trace, save_with
 from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.scope import ScopePanel
 from iotrace.traces.errors import IotraceError, TraceFormatError
@@ -28,7 +29,7 @@ from iotrace.traces.formats.table import (
 )
 from iotrace.traces.reader import read_trace
 from iotrace.traces.scope import FileSelection, absolute_glob
-from iotrace.traces.stores import SUFFIX, as_uri, is_remote, local_path
+from iotrace.traces.stores import SUFFIX, as_uri, is_remote, local_path, shown
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
@@ -90,12 +91,12 @@ def convert(
         if not quiet:
             _describe(trace, target)
         return
-    if is_remote(target):
-        raise IotraceError(f"{export.name} is written to this machine; give a path, then copy it")
-    try:
-        unsaid = export_trace(trace, export, target)
-    except OSError as error:
-        raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+    if export.makes_more and is_remote(target):
+        raise IotraceError(
+            f"{export.name} is several files that name each other; write it to a folder here, "
+            "then copy that"
+        )
+    unsaid = save_with(partial(export_trace, trace, export), target, force=force)
     if not quiet:
         for sentence in unsaid:
             print(f"iotrace: not said by {export.name}: {sentence}", file=sys.stderr)
@@ -121,6 +122,8 @@ def _export_format(target: Path, name: str | None) -> Format | None:
 def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) -> Trace:
     if name == _TRACE or (name is None and _is_trace(source)):
         return read_trace(source)
+    if is_remote(source):
+        raise IotraceError(f"{name} is read from this machine; copy {shown(source)} here first")
     path = local_path(source)
     looked_at = Source.of(path)
     format = named(name, importers()) if name else guess(looked_at)

@@ -14,8 +14,9 @@ from iotrace.tools.output import check_output, save_text
 from iotrace.tools.report import sweep_page, trace_page
 from iotrace.tools.report_page import Page
 from iotrace.tools.sweep_file import is_sweep, read_sweep
-from iotrace.traces.errors import IotraceError, OutputExistsError
+from iotrace.traces.errors import IotraceError
 from iotrace.traces.reader import read_trace
+from iotrace.traces.stores import as_uri, is_remote, local_path
 from iotrace.traces.verdict.verdict import VERDICT_COLUMNS
 from iotrace.traces.words import plural
 
@@ -56,7 +57,7 @@ def report(
         _write_figures(page, figures, force=force)
     save_text(page.html(), output)
     drawn = plural(len(page.figures), "figure")
-    print(f"iotrace: {drawn} in {output}", file=sys.stderr)
+    print(f"iotrace: {drawn} in {as_uri(output)}", file=sys.stderr)
 
 
 def _page(source: str, root: Path) -> Page:
@@ -72,12 +73,14 @@ def _write_figures(page: Page, folder: Path, *, force: bool) -> None:
         IotraceError: the folder cannot be made.
         OutputExistsError: one of them is there and `force` is not given.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise IotraceError(f"cannot make the folder {folder}: {error.strerror}") from error
-    for figure in page.figures:
-        path = folder / f"{figure.name}.svg"
-        if path.exists() and not force:
-            raise OutputExistsError(f"{path} exists; add --force to replace it")
+    if not is_remote(folder):
+        folder = local_path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise IotraceError(f"cannot make the folder {folder}: {error.strerror}") from error
+    paths = [folder / f"{figure.name}.svg" for figure in page.figures]
+    for path in paths:
+        check_output(path, force=force)
+    for figure, path in zip(page.figures, paths, strict=True):
         save_text(figure.svg, path)

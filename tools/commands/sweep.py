@@ -35,6 +35,7 @@ from iotrace.tools.sweep_file import read_sweep
 from iotrace.tools.sweep_table import NAMES, print_sweep, to_json
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
+from iotrace.traces.stores import is_remote
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
@@ -208,6 +209,8 @@ def _check_outputs(
         raise PlanError("--resume goes on with the sweep in a file; name it with -o")
     if output is None:
         return None
+    if is_remote(output):
+        raise PlanError("a sweep is kept on this machine while it runs; give a path, then copy it")
     check_output(output, force=force or resume)
     return read_sweep(output) if resume and output.exists() else None
 

@@ -40,6 +40,7 @@ class Format:
         looks_like: whether an input is of this format, by content; None: never guessed.
         read: returns the trace; None: no import.
         write: writes a trace to a path and returns what it could not say; None: no export.
+        makes_more: whether it writes other files beside, and names them in the first.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Format:
     looks_like: Callable[[Source], bool] | None = None
     read: Callable[[Path], Trace] | None = None
     write: Callable[[Trace, Path], Sequence[str]] | None = None
+    makes_more: bool = False
 
 
 # In the order of guessing: the strictest first.
@@ -67,7 +69,13 @@ FORMATS: tuple[Format, ...] = (
         read=fio.read,
         write=fio.write,
     ),
-    Format(fio_job.NAME, "fio job with an iolog per thread", (".fio",), write=fio_job.write),
+    Format(
+        fio_job.NAME,
+        "fio job with an iolog per thread",
+        (".fio",),
+        write=fio_job.write,
+        makes_more=True,
+    ),
     Format(
         csv_file.NAME,
         "CSV with the columns of a trace",
