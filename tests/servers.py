@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -58,6 +58,7 @@ class WebServer:
         status: answered instead, if not 0.
         changing: give another version with every answer.
         silent: answer nothing at all.
+        pages: the paths that are of HTML.
     """
 
     files: dict[str, bytes]
@@ -65,6 +66,7 @@ class WebServer:
     status: int = 0
     changing: bool = False
     silent: bool = False
+    pages: Collection[str] = ()
     url: str = ""
 
     @property
@@ -97,6 +99,8 @@ def range_server(files: dict[str, bytes]) -> Iterator[WebServer]:
             end = first + len(part) - 1
             self.send_header("Content-Range", f"bytes {first}-{end}/{len(content)}")
             self.send_header("Content-Length", str(len(part)))
+            if self.path in state.pages:
+                self.send_header("Content-Type", "text/html; charset=utf-8")
             version = len(state.requests) if state.changing else 1
             self.send_header("ETag", f'"{version}"')
             self.end_headers()

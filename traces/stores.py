@@ -2,7 +2,7 @@
 
     trace.parquet, file:///data/trace.parquet
     s3://bucket/key?region=eu-north-1, gs://bucket/key
-    https://example.org/trace.parquet (read only)
+    https://example.org/trace.parquet (read only; a folder by the page that lists it)
     corpus:datastates-llm (read only; the traces that come with the package)
 
 Every request to the network ends within seconds: nobody waits a quarter of an hour to learn that

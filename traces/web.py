@@ -1,4 +1,4 @@
-"""Files of a web server, read by byte ranges."""
+"""Files of a web server, read by byte ranges, and the folders that it lists as pages of links."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from html import unescape
 from http.client import HTTPException, HTTPMessage
 from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -20,7 +22,10 @@ _SLOWEST_BYTES_PER_SECOND = 20_000
 _TRIES = 2
 # A server without ranges sends all of a file: as much as a reader holds anyway.
 MAX_WHOLE_BYTES: Final = 256 << 20
+_MAX_PAGE_BYTES = 16 << 20
 _PIECE = 1 << 20
+# A real parser of HTML takes quadratic time on what is made to slow it down.
+_LINK = re.compile(r"""\bhref\s{0,9}=\s{0,9}["']([^"'<>]{1,2000})["']""", re.IGNORECASE)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
@@ -39,6 +44,11 @@ class HttpFiles(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no t
         """Return what each URL is, by asking for its first byte."""
         return [_info(path) for path in paths]
 
+    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        """Return what the page of a folder links to in the folder; nothing is asked of these."""
+        names = _links(_Url(selector.base_dir).whole())
+        return [fs.FileInfo(_beside(selector.base_dir, n), fs.FileType.File) for n in names]
+
     def open_input_file(self, path: str) -> pa.PythonFile:
         """Open a file for reading at any place."""
         return pa.PythonFile(_Url(path).file(), mode="r")
@@ -50,17 +60,31 @@ class HttpFiles(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no t
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise OSError("a web server can only be read, file by file")
 
-    get_file_info_selector = create_dir = delete_dir = delete_dir_contents = _refuse
+    create_dir = delete_dir = delete_dir_contents = _refuse
     delete_root_dir_contents = delete_file = move = copy_file = _refuse
     open_output_stream = open_append_stream = _refuse
 
 
 def _info(url: str) -> fs.FileInfo:
     try:
-        size = _Url(url).size
+        found = _Url(url)
     except FileNotFoundError:
         return fs.FileInfo(url, fs.FileType.NotFound)
-    return fs.FileInfo(url, fs.FileType.File, size=size)
+    if found.is_page:
+        return fs.FileInfo(url, fs.FileType.Directory)
+    return fs.FileInfo(url, fs.FileType.File, size=found.size)
+
+
+def _links(page: bytes) -> list[str]:
+    """Return the names that a page links to right beside it: a server lists no other place."""
+    links = (unescape(link) for link in _LINK.findall(page.decode("utf-8", "replace")))
+    names = dict.fromkeys(unquote(link).removeprefix("./") for link in links)
+    return [name for name in names if name and not set(name) & set("/?#:")]
+
+
+def _beside(folder: str, name: str) -> str:
+    parts = urlsplit(folder)
+    return parts._replace(path=f"{parts.path.rstrip('/')}/{quote(name)}").geturl()
 
 
 class _Url:
@@ -71,6 +95,7 @@ class _Url:
         self._whole: bytes | None = None
         self._version: str | None = None
         content, headers, status = self._get(0, 1)
+        self.is_page = headers.get_content_type() == "text/html"
         if status == 200:  # the server knows no ranges
             self._whole, self.size = content, len(content)
             return
@@ -80,6 +105,12 @@ class _Url:
     def file(self) -> RangeFile:
         """Return the file, open for reading."""
         return RangeFile(self.size, self._fetch)
+
+    def whole(self) -> bytes:
+        """Return all of a small file."""
+        if self.size > _MAX_PAGE_BYTES:
+            raise OSError("the list of the folder is too long; name a file in it")
+        return self._fetch(0, self.size)
 
     def _fetch(self, start: int, length: int) -> bytes:
         if self._whole is not None:

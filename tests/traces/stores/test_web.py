@@ -11,6 +11,7 @@ import pytest
 
 from iotrace.traces import web
 from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.reader import read_metadata, read_trace
 from iotrace.traces.stores import StoreError
 from iotrace.traces.trace import Trace
@@ -116,3 +117,36 @@ def test_nothing_is_written_to_a_server(server: WebServer) -> None:
     trace: Trace = small_trace()
     with pytest.raises(StoreError, match="only be read"):
         write_trace(trace, f"{server.url}/new.parquet")
+
+
+def test_a_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
+    """As the pages of common servers list it: one file for each rank, of any name."""
+    (tmp_path / "ranks").mkdir()
+    for rank, name in enumerate(("rank 0.parquet", "rank&1.parquet")):
+        part = small_trace(2, Metadata(processes=(Process(rank),)), rank=np.full(2, rank))
+        write_trace(part, tmp_path / "ranks" / name)
+    (tmp_path / "ranks" / "notes.txt").write_text("no trace")
+    (tmp_path / "empty").mkdir()
+    with plain_server(tmp_path) as url:
+        for folder in ("ranks", "ranks/"):
+            assert sorted(read_trace(f"{url}/{folder}").ints("rank").tolist()) == [0, 0, 1, 1]
+        assert "no *.parquet files" in error_of(f"{url}/empty/")
+
+
+def test_a_page_leads_to_no_other_place(server: WebServer) -> None:
+    """A list is a stranger's: what it names is read beside it, or not at all."""
+    links = ("http://127.0.0.1:9/a.parquet", "/b.parquet", "../c.parquet", "%2e%2e%2fd.parquet")
+    page = "".join(f'<a href="{link}">x</a>' for link in (*links, "./t.parquet", "t.parquet?x"))
+    server.files["/list/"] = page.encode()
+    server.files["/list/t.parquet"] = server.files["/t.parquet"]
+    server.pages = {"/list/"}
+    assert len(read_trace(f"{server.url}/list/")) == ROWS
+    assert {path for path, _ in server.requests} == {"/list/", "/list/t.parquet"}
+
+
+@pytest.mark.parametrize("piece", ['<a href="', "<!--", "href=", "<a href='x", "<"])
+def test_a_hostile_page_is_read_soon(piece: str) -> None:
+    """No page is so made that its reader takes minutes."""
+    with range_server({"/": (piece * 200_000).encode()}) as serving:
+        serving.pages = {"/"}
+        assert "no *.parquet files" in error_of(f"{serving.url}/")
