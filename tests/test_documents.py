@@ -1,0 +1,42 @@
+"""What the documents point at is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from iotrace.tools.cli import build_app
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+# Of other programs, named beside ours.
+FOREIGN = {"--no-python", "--opslog"}
+
+
+def options() -> set[str]:
+    """Return all options of all verbs."""
+    command = typer.main.get_command(build_app())
+    verbs = command.commands.values()  # type: ignore[attr-defined]
+    return {
+        name for verb in verbs for p in verb.params for name in (*p.opts, *p.secondary_opts)
+    } | {"--help"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files(document: Path) -> None:
+    """A page that was moved takes its links along."""
+    for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
+        assert "://" in target or (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_options_that_are_named_exist(document: Path) -> None:
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", document.read_text()))
+    assert named <= options() | FOREIGN
+
+
+def test_the_readme_leads_to_every_document() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for document in (ROOT / "docs").glob("*.md"):
+        assert f"](docs/{document.name})" in readme
