@@ -1,7 +1,6 @@
 """A replay under capture: what the executor issued, seen by something that did not issue it."""
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,10 +10,10 @@ import pytest
 
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Trace
+from tests.tools.command import IOTRACE, iotrace
 
 Requests = Counter[tuple[str, int, int, int]]
 
-IOTRACE = Path(sys.executable).with_name("iotrace")
 SAVE_AND_LOAD = """
 import sys, torch
 torch.save({f"w{i}": torch.arange(10_000 + 77 * i) for i in range(40)}, sys.argv[1])
@@ -22,8 +21,8 @@ torch.load(sys.argv[1])
 """
 
 
-def iotrace(*arguments: object) -> None:
-    done = subprocess.run([IOTRACE, *map(str, arguments)], capture_output=True, text=True)
+def run(*arguments: object) -> None:
+    done = iotrace(*arguments)
     assert done.returncode == 0, done.stderr
 
 
@@ -56,7 +55,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a checkpoint, and of the trace of its saving and loading."""
     folder = tmp_path_factory.mktemp("recorded")
     command = (sys.executable, "-c", SAVE_AND_LOAD, folder / "model.pt")
-    iotrace("capture", "-o", folder / "trace.parquet", "--", *command)
+    run("capture", "-o", folder / "trace.parquet", "--", *command)
     return folder
 
 
@@ -73,7 +72,7 @@ def test_the_trace_of_a_replay_is_what_was_planned(
     recorded: Path, tmp_path: Path, options: tuple[object, ...], is_unchanged: bool
 ) -> None:
     """The two halves check one another: one issues through a ring what the other must see there."""
-    iotrace(
+    run(
         *("capture", "-o", tmp_path / "trace.parquet", "--"),
         *(IOTRACE, "replay", recorded / "trace.parquet", "--executor", "io_uring", *options),
         *("--root", tmp_path, "-o", tmp_path / "result.parquet"),

@@ -15,19 +15,13 @@ import torch
 
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Trace
+from tests.tools.command import IOTRACE, iotrace
 
 from .strace import FileCalls, file_calls
 
 HERE = Path(__file__).parent
-IOTRACE = Path(sys.executable).with_name("iotrace")
 SAVE = HERE / "jobs" / "save.py"
 BIG_MIB = 1024
-
-
-def iotrace(*arguments: object, **run: object) -> subprocess.CompletedProcess[str]:
-    """Run the command; stdout and stderr are captured."""
-    command = [str(IOTRACE), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, **run)
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +165,11 @@ with open(sys.argv[1], "w") as f:
 def test_the_job_cannot_tell_that_it_is_watched(tmp_path: Path, end: str, status: int) -> None:
     """Status, output and environment are as without capture."""
     job = [sys.executable, "-c", JOB.format(end=end)]
-    bare = subprocess.run([*job, tmp_path / "bare"], capture_output=True, text=True)
-    seen = iotrace("capture", "-q", "-o", tmp_path / "t.parquet", "--", *job, tmp_path / "seen")
+    capture = (IOTRACE, "capture", "-q", "-o", tmp_path / "t.parquet", "--")
+    bare, seen = (
+        subprocess.run(command, capture_output=True, text=True)
+        for command in ([*job, tmp_path / "bare"], [*capture, *job, tmp_path / "seen"])
+    )
     assert bare.returncode in (status, 128 - status)
     assert seen.returncode == status
     assert (seen.stdout, seen.stderr) == (bare.stdout, bare.stderr)

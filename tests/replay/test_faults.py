@@ -18,7 +18,7 @@ from iotrace.replay.sketch import sketch, sketch_trace
 from iotrace.replay.transforms.direct import Direct
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.writer import write_trace
-from tests.tools.command import IOTRACE
+from tests.tools.command import IOTRACE, iotrace
 
 from .slow_mount import slow_mount
 
@@ -80,25 +80,12 @@ def test_a_root_that_is_removed_meanwhile(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def command(
-    trace: Path, root: Path, *options: str, **run: object
-) -> subprocess.CompletedProcess[str]:
-    """Run the replay command."""
-    return subprocess.run(
-        [str(IOTRACE), "replay", str(trace), "--root", str(root), *options],
-        capture_output=True, text=True, timeout=60, **run,
-    )  # fmt: skip
-
-
 def test_the_limit_on_the_size_of_files(trace: Path, tmp_path: Path) -> None:
     """Batch systems set `ulimit -f`; the request that met it is named."""
     root = tmp_path / "root"
     root.mkdir()
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2 * MIB + 100, 2 * MIB + 100))
-
-    done = command(trace, root, preexec_fn=limit)
+    limits = {resource.RLIMIT_FSIZE: 2 * MIB + 100}
+    done = iotrace("replay", trace, "--root", root, limits=limits)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "File too large" in done.stdout and "at 2,097,152, d/a" in " ".join(done.stdout.split())
     assert list(root.iterdir()) == []

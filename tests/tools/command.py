@@ -6,25 +6,41 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from .warm import plain_environment, warm_process
+from .warm import Command, plain_environment, warm_process
 
 IOTRACE = Path(sys.executable).with_name("iotrace")
 COLUMNS = 80
+NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_LIMITS: Mapping[int, int] = MappingProxyType({})
 
 
 def iotrace(
-    *arguments: object, extra_env: Mapping[str, str] = MappingProxyType({}), **run: object
+    *arguments: object,
+    cwd: Path | None = None,
+    extra_env: Mapping[str, str] = NOTHING,
+    limits: Mapping[int, int] = NO_LIMITS,
+    seconds: int = 300,
 ) -> subprocess.CompletedProcess[str]:
     """Run `iotrace` with `arguments`; stdout and stderr are captured as text.
 
-    `extra_env` adds to the environment; the rest goes to `subprocess.run`. Where there is no rest
-    but a folder, the command is a copy of a process that has imported it, see warm.py.
+    The command is a copy of a process that has imported it, see warm.py: where the start of the
+    program is what a test is about, run IOTRACE.
+
+    Args:
+        cwd: the folder, if another than the caller's.
+        extra_env: adds to the environment.
+        limits: both limits of resource.RLIMIT_*.
+        seconds: most time; then SIGALRM ends the command.
     """
     environment = {**plain_environment(), "COLUMNS": str(COLUMNS), **extra_env}
-    command = [str(IOTRACE), *map(str, arguments)]
-    if run.keys() <= {"cwd"}:
-        return warm_process().run(command, Path(run.get("cwd", Path.cwd())), environment)
-    return subprocess.run(command, capture_output=True, text=True, env=environment, **run)
+    command = Command(
+        [str(IOTRACE), *map(str, arguments)],
+        str(cwd or Path.cwd()),
+        environment,
+        {str(number): limit for number, limit in limits.items()},
+        seconds,
+    )
+    return warm_process().run(command)
 
 
 def assert_one_line_error(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:

@@ -20,7 +20,7 @@ from iotrace.traces.errors import PlanError
 from iotrace.traces.trace import Ints, Strings, Trace
 from iotrace.traces.writer import write_trace
 
-from .command import IOTRACE
+from .command import iotrace
 from .conftest import Make, Row, build, metadata
 
 CREATE = os.O_WRONLY | os.O_CREAT
@@ -65,13 +65,8 @@ def outside(tmp_path: Path) -> Path:
 
 def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command with as much memory and time as a hostile trace may cost."""
-    return subprocess.run(
-        [str(IOTRACE), *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES)),
+    return iotrace(
+        *arguments, cwd=cwd, limits={resource.RLIMIT_DATA: MEMORY_BYTES}, seconds=SECONDS
     )
 
 

@@ -1,22 +1,47 @@
 """Copies of one process that has imported the command: the imports take most of a second.
 
-Run as a script it is that process. It takes messages from its client, each with the arguments,
-the folder and the environment of a command and the descriptors of its stdout and stderr, and
-answers with the exit status, or minus the signal.
+Run as a script it is that process. It takes messages from its client, each a command with the
+descriptors of its stdout and stderr, and answers with the exit status, or minus the signal.
+test_warm.py compares what a copy finds around it with what a process of its own does.
 """
 
+import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
+import resource
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
 MESSAGE_BYTES = 1 << 20
+# What the libraries import at their first use, where it is installed: half of a short command.
+LATER = ("pandas", "pyarrow.pandas_compat", "typer._adapters")
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run.
+
+    Attributes:
+        arguments: with the program's name.
+        cwd: the folder.
+        environment: all of it.
+        limits: numbers of resource.RLIMIT_*, as text, with the value of both limits.
+        seconds: most time; then SIGALRM ends it.
+    """
+
+    arguments: Sequence[str]
+    cwd: str
+    environment: Mapping[str, str]
+    limits: Mapping[str, int]
+    seconds: int
 
 
 class WarmProcess:
@@ -37,15 +62,9 @@ class WarmProcess:
         theirs.close()
         self._alone = threading.Lock()
 
-    def run(
-        self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str]
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end, and until nobody can write to its outputs any more.
-
-        Args:
-            arguments: with the program's name.
-        """
-        message = json.dumps([list(arguments), os.fspath(cwd), dict(environment)]).encode()
+    def run(self, command: Command) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, and until nobody can write to its outputs any more."""
+        message = json.dumps(asdict(command)).encode()
         said = [b"", b""]
 
         def read(place: int, descriptor: int) -> None:
@@ -68,7 +87,9 @@ class WarmProcess:
                 raise RuntimeError(self._process.communicate()[1].decode())
         for reader in readers:
             reader.join()
-        return subprocess.CompletedProcess(list(arguments), int(answer), *map(bytes.decode, said))
+        return subprocess.CompletedProcess(
+            list(command.arguments), int(answer), *map(bytes.decode, said)
+        )
 
 
 @functools.cache
@@ -86,6 +107,9 @@ def _serve(client: socket.socket) -> int:
     """Answer until the client is gone; in each copy, return the status of its command."""
     from iotrace.tools import __main__, cli  # noqa: F401
 
+    for name in LATER:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     gc.freeze()  # what is shared stays shared
     while True:
         message, descriptors, _, _ = socket.recv_fds(client, MESSAGE_BYTES, 2)
@@ -94,19 +118,25 @@ def _serve(client: socket.socket) -> int:
         pid = os.fork()
         if not pid:
             client.close()
-            arguments, cwd, environment = json.loads(message)
             for descriptor, standard in zip(descriptors, (1, 2), strict=True):
                 os.dup2(descriptor, standard)
                 os.close(descriptor)
-            os.chdir(cwd)
-            os.environ.clear()
-            os.environ.update(environment)
-            sys.argv[:] = arguments
+            _become(Command(**json.loads(message)))
             return __main__.main()
         for descriptor in descriptors:
             os.close(descriptor)
         _, status = os.waitpid(pid, 0)
         client.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _become(command: Command) -> None:
+    os.chdir(command.cwd)
+    os.environ.clear()
+    os.environ.update(command.environment)
+    sys.argv[:] = command.arguments
+    for number, limit in command.limits.items():
+        resource.setrlimit(int(number), (limit, limit))
+    signal.alarm(command.seconds)
 
 
 if __name__ == "__main__":

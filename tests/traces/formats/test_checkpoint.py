@@ -23,9 +23,9 @@ from iotrace.traces.formats.pickled import Global, Object, Pairs, parse
 from iotrace.traces.formats.source import Source
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Trace
+from tests.tools.command import iotrace
 
 JOB = Path(__file__).parent / "jobs" / "checkpoints.py"
-IOTRACE = Path(sys.executable).with_name("iotrace")
 
 
 class Row(NamedTuple):
@@ -46,8 +46,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of checkpoints of one state, and the trace of how they were written."""
     folder = tmp_path_factory.mktemp("saved")
     (folder / "files").mkdir()
-    capture = (IOTRACE, "capture", "-q", "-o", folder / "trace.parquet", "--")
-    subprocess.run([*capture, sys.executable, JOB, folder / "files"], check=True)
+    job = (sys.executable, JOB, folder / "files")
+    done = iotrace("capture", "-q", "-o", folder / "trace.parquet", "--", *job)
+    assert done.returncode == 0, done.stderr
     return folder
 
 

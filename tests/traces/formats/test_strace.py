@@ -18,11 +18,11 @@ from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
+from tests.tools.command import iotrace
 
 HERE = Path(__file__).parent
 JOB = HERE / "jobs" / "calls.py"
 SAVE = HERE.parents[1] / "integration" / "jobs" / "save.py"
-IOTRACE = Path(sys.executable).with_name("iotrace")
 FAST = ("--seccomp-bpf", "-e", "trace=file,desc,process,mmap,munmap,sync")
 ODD = 'sub/a ü"\\<b>.bin'
 
@@ -151,12 +151,10 @@ def test_strace_and_capture_tell_the_same_of_torch_save(tmp_path: Path) -> None:
     """Every read and write of the checkpoint, in order, of a run each."""
     log, recorded, model = tmp_path / "log", tmp_path / "trace.parquet", tmp_path / "model.pt"
     job = (sys.executable, SAVE, model, "4")
-    watches = (
-        ("strace", "-f", "-y", "-ttt", "-T", *FAST, "-o", log),
-        (IOTRACE, "capture", "-q", "-o", recorded, "--"),
-    )
-    for watch in watches:
-        subprocess.run([*watch, *job], check=True, stdout=subprocess.DEVNULL)
+    watch = ("strace", "-f", "-y", "-ttt", "-T", *FAST, "-o", log)
+    subprocess.run([*watch, *job], check=True, stdout=subprocess.DEVNULL)
+    done = iotrace("capture", "-q", "-o", recorded, "--", *job)
+    assert done.returncode == 0, done.stderr
     imported, captured = strace.read(log), read_trace(recorded).layer("request")
 
     data = [
