@@ -69,24 +69,6 @@ class Capability:
         own = (p for p in self.points if (p.op, p.size_bytes, p.depth, p.direct) == wanted)
         return next(own, None)
 
-    def one_by_one_us(self, op: str, size_bytes: int, direct: bool) -> float | None:
-        """Return what one request takes when they come one at a time, in microseconds.
-
-        Between probed sizes it is interpolated (on logarithms); beyond the largest it grows with
-        the size. `None` where nothing of the kind was probed.
-        """
-        own = sorted(
-            (p.size_bytes, p.p50_us)
-            for p in self.points
-            if p.op == op and p.direct == direct and p.depth == 1 and p.p50_us > 0
-        )
-        if not own:
-            return None
-        sizes, times = (np.log(np.array(column)) for column in zip(*own, strict=True))
-        wanted = np.log(max(size_bytes, 1))
-        over = max(0.0, float(wanted - sizes[-1]))
-        return float(np.exp(np.interp(wanted, sizes, times) + over))
-
 
 def probe(
     root: Path,

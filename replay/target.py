@@ -13,8 +13,8 @@ _PROBE_BYTES = 1 << 20
 _AT_EMPTY_PATH = 0x1000
 _STATX_DIOALIGN = 0x2000
 _STATX_BYTES = 256
-# Byte offsets in struct statx (linux/stat.h): what it filled in, and the two alignments.
-_MASK_AT, _MEMORY_AT, _OFFSET_AT = 0, 152, 156
+# Byte offsets in struct statx (linux/stat.h): what it filled in, and the alignment of offsets.
+_MASK_AT, _OFFSET_AT = 0, 156
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,6 @@ class Target:
     Attributes:
         file_system: its name, such as `ext4`.
         offset_alignment_bytes: what O_DIRECT asks of offsets and lengths; None: not told.
-        memory_alignment_bytes: what it asks of buffers; None: not told.
         direct_refusal: why O_DIRECT cannot be used; None: it can.
         direct_is_effective: whether an O_DIRECT write stays out of the page cache.
         evicts: whether the page cache lets go of a file's clean pages when asked.
@@ -32,7 +31,6 @@ class Target:
 
     file_system: str
     offset_alignment_bytes: int | None
-    memory_alignment_bytes: int | None
     direct_refusal: str | None
     direct_is_effective: bool
     evicts: bool
@@ -46,7 +44,7 @@ def probe_target(directory: Path) -> Target:
     """
     with tempfile.NamedTemporaryFile(dir=directory, prefix="probe-") as probe:
         payload = mmap.mmap(-1, _PROBE_BYTES)  # aligned to pages
-        offset_alignment, memory_alignment = _direct_alignment(probe.fileno())
+        offset_alignment = _direct_alignment(probe.fileno())
         refusal, effective = _try_direct(probe.name, payload)
         os.pwrite(probe.fileno(), payload, 0)
         os.fsync(probe.fileno())
@@ -55,7 +53,6 @@ def probe_target(directory: Path) -> Target:
     return Target(
         file_system=file_system_of(directory),
         offset_alignment_bytes=offset_alignment,
-        memory_alignment_bytes=memory_alignment,
         direct_refusal=refusal,
         direct_is_effective=effective,
         evicts=evicts,
@@ -77,22 +74,22 @@ def _try_direct(path: str, payload: mmap.mmap) -> tuple[str | None, bool]:
         os.close(fd)
 
 
-def _direct_alignment(fd: int) -> tuple[int | None, int | None]:
-    """Return the offset and memory alignment that statx tells, where it does (Linux 6.1)."""
+def _direct_alignment(fd: int) -> int | None:
+    """Return the alignment of offsets that statx tells, where it does (Linux 6.1)."""
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     try:
         statx = ctypes.CDLL(None).statx
     except AttributeError:  # glibc before 2.28
-        return None, None
+        return None
     if statx(fd, b"", _AT_EMPTY_PATH, _STATX_DIOALIGN, buffer):
-        return None, None
+        return None
 
     def number(at: int) -> int:
         return int.from_bytes(buffer.raw[at : at + 4], "little")
 
     if not number(_MASK_AT) & _STATX_DIOALIGN:
-        return None, None
-    return number(_OFFSET_AT) or None, number(_MEMORY_AT) or None
+        return None
+    return number(_OFFSET_AT) or None
 
 
 @dataclass(frozen=True)

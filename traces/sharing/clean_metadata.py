@@ -33,7 +33,7 @@ ACTIONS: Final = frozenset(
 UNSAID: Final = "a note on what is missing was left out when the trace was shared"
 # What this package writes about gaps, where it has numbers alone.
 NOTES: Final = re.compile(
-    r"\d+ bytes of \d+ files? were mapped into memory for (reading|writing); "
+    r"\d+ bytes of [\d,]+ files? were mapped into memory for (reading|writing); "
     r"(which of them were used|what was read of them from memory) was not seen"
     r"|\d+ requests to an io_uring that is not understood are not in the trace"
     r"|\d+ notes of hooks could not be read",
