@@ -1,4 +1,4 @@
-"""From raw logs to a trace: rows, identities, labels and metadata."""
+"""From raw logs to a trace: rows, processes, hosts and metadata."""
 
 import os
 import subprocess
@@ -11,42 +11,10 @@ import numpy as np
 import pytest
 
 from iotrace.capture.collector import collect
-from iotrace.traces.check import check_trace
 from iotrace.traces.errors import CaptureError
-from iotrace.traces.trace import Trace
 
+from .collected import WRITE_NEW, collected, rows
 from .raw_log_writer import RawLogWriter
-
-WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-
-
-@pytest.fixture
-def writer() -> RawLogWriter:
-    """Return the writer of one process's log."""
-    return RawLogWriter()
-
-
-def rows(trace: Trace, *names: str, **only: str) -> list[tuple[Any, ...]]:
-    """Return some columns of the rows of a layer or op, None for null."""
-    trace = trace.where(trace.row_mask(**only))
-    columns = []
-    for name in names:
-        if name in ("path", "target", "op", "engine", "name", "api"):
-            columns.append(trace.strings(name))
-        else:
-            valid = trace.valid(name).tolist()
-            values = trace.ints(name).tolist()
-            columns.append([v if ok else None for v, ok in zip(values, valid, strict=True)])
-    return list(zip(*columns, strict=True))
-
-
-def collected(folder: Path, *writers: RawLogWriter) -> Trace:
-    """Write the logs, collect them, and check the trace as any trace is checked."""
-    for one in writers:
-        one.write(folder)
-    trace = collect(folder, ("python", "train.py"))
-    assert check_trace(trace) == []
-    return trace
 
 
 def test_requests_become_rows_in_order(writer: RawLogWriter, tmp_path: Path) -> None:
@@ -83,146 +51,6 @@ def test_an_asynchronous_request_without_completion_is_counted(
     trace = collected(tmp_path, writer)
     assert rows(trace, "end_ns", "result", "length", op="write") == [(None, None, 8)]
     assert trace.metadata.completeness.unmatched_completions == 1
-
-
-def test_a_file_keeps_its_identity_through_a_rename(writer: RawLogWriter, tmp_path: Path) -> None:
-    """Every engine writes to a temporary name and renames; both names are one file."""
-    writer.open(1, "/data/x.tmp", flags=WRITE_NEW, inode=7)
-    writer.add("rename", b"/data/x.tmp\0/data/x", offset=64, length=7, result=0)
-    writer.open(2, "/data/x", inode=7)
-    writer.open(3, "/data/x", inode=7)
-    trace = collected(tmp_path, writer)
-    assert rows(trace, "op", "path", "target", "file", "offset") == [
-        ("open", "/data/x.tmp", None, 0, None),
-        ("rename", "/data/x.tmp", "/data/x", 0, None),
-        ("open", "/data/x", None, 0, None),
-        ("open", "/data/x", None, 0, None),
-    ]
-    assert [f.path for f in trace.metadata.completeness.files] == ["/data/x"]
-
-
-def test_a_failed_rename_names_nothing(writer: RawLogWriter, tmp_path: Path) -> None:
-    """The file is still called what it was."""
-    writer.open(1, "/data/x.tmp", flags=WRITE_NEW, inode=7)
-    writer.add("rename", b"/data/x.tmp\0/other/x", offset=64, length=7, result=-18)
-    trace = collected(tmp_path, writer)
-    assert [f.path for f in trace.metadata.completeness.files] == ["/data/x.tmp"]
-
-
-def test_a_renamed_folder_takes_its_files_along(writer: RawLogWriter, tmp_path: Path) -> None:
-    """A checkpoint folder is often committed by one rename of the folder."""
-    for number in (1, 2):
-        writer.open(number, f"/data/tmp/{number}.pt", flags=WRITE_NEW)
-    writer.open(3, "/data/tmpx", flags=WRITE_NEW)
-    writer.add("rename", b"/data/tmp\0/data/step1", offset=64, length=99, result=0)
-    trace = collected(tmp_path, writer)
-    paths = [f.path for f in trace.metadata.completeness.files]
-    assert paths == ["/data/step1/1.pt", "/data/step1/2.pt", "/data/tmpx"]
-
-
-@pytest.mark.parametrize("births_ns", [(5, 6), (0, 0)], ids=["birth times", "none kept"])
-def test_a_file_made_again_under_its_name_is_another_file(
-    writer: RawLogWriter, tmp_path: Path, births_ns: tuple[int, int]
-) -> None:
-    """File systems give the inode of a removed file to the next one at once."""
-    for number, birth_ns in enumerate(births_ns, start=1):
-        writer.open(number, "/data/x", flags=WRITE_NEW, inode=7, birth_ns=birth_ns)
-        writer.add("close", file=number, result=0)
-        writer.add("unlink", "/data/x", offset=64, length=7, result=0)
-    trace = collected(tmp_path, writer)
-    assert [file for (file,) in rows(trace, "file")] == [0, 0, 0, 1, 1, 1]
-
-
-@pytest.mark.parametrize("birth_ns", [0, 1_700_000_000_000_000_000], ids=["no birth", "one tick"])
-def test_a_file_replaced_by_a_rename_gives_its_inode_back(
-    writer: RawLogWriter, tmp_path: Path, birth_ns: int
-) -> None:
-    """Checkpoints that are written beside the last one and renamed swap two inodes."""
-    for number, inode in enumerate((7, 8, 7), start=1):
-        writer.open(number, "/data/x.tmp", flags=WRITE_NEW, inode=inode, birth_ns=birth_ns)
-        writer.add("close", file=number, result=0)
-        writer.add("rename", b"/data/x.tmp\0/data/x", offset=64, length=inode, result=0)
-    trace = collected(tmp_path, writer)
-    assert [file for (file,) in rows(trace, "file")] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert {f.path for f in trace.metadata.completeness.files} == {"/data/x"}
-
-
-@pytest.mark.parametrize("birth_ns", [0, 1_700_000_000_000_000_500], ids=["no birth", "birth"])
-def test_an_inode_is_no_file_of_the_job_before_that_was_made(
-    writer: RawLogWriter, tmp_path: Path, birth_ns: int
-) -> None:
-    """What was removed first is an older checkpoint, which the job never opened."""
-    writer.add("rename", b"/data/old\0/data/older", offset=64, length=7, result=0)
-    writer.add("unlink", "/data/older", offset=64, length=7, result=0)
-    writer.open(1, "/data/new", flags=WRITE_NEW, inode=7, birth_ns=birth_ns)
-    writer.add("unlink", "/data/new", offset=64, length=7, result=0)
-    writer.add("rename", b"/data/other\0/data/last", offset=64, length=7, result=0)
-    trace = collected(tmp_path, writer)
-    assert rows(trace, "op", "file") == [
-        ("rename", None),
-        ("unlink", None),
-        ("open", 0),
-        ("unlink", 0),
-        ("rename", None),
-    ]
-    assert [f.path for f in trace.metadata.completeness.files] == ["/data/new"]
-
-
-def test_a_file_with_two_names_outlives_one(writer: RawLogWriter, tmp_path: Path) -> None:
-    """Lightning keeps the last checkpoint as a second link."""
-    writer.open(1, "/data/x", flags=WRITE_NEW, inode=7)
-    writer.add("link", b"/data/x\0/data/last", offset=64, length=7, result=0)
-    writer.add("unlink", "/data/x", offset=64, length=7, result=0)
-    writer.open(2, "/data/last", inode=7)
-    trace = collected(tmp_path, writer)
-    assert [file for (file,) in rows(trace, "file")] == [0, 0, 0, 0]
-
-
-def test_two_processes_on_one_file_share_its_identity(tmp_path: Path) -> None:
-    """A shared checkpoint file, written by two ranks, must not replay as two files."""
-    ranks = [RawLogWriter(pid=5000 + r, rank_variables={"RANK": str(r)}) for r in (1, 0)]
-    for rank, one in zip((1, 0), ranks, strict=True):
-        one.open(1, "/data/other", inode=100 + rank)
-        one.open(2, "/data/shared", flags=os.O_RDWR, inode=7)
-        one.add("write", file=2, offset=rank * 10, length=10, result=10)
-    trace = collected(tmp_path, *ranks)
-    writes = rows(trace, "rank", "process", "file", op="write")
-    assert {file for _, _, file in writes} == {writes[0][2]}
-    assert sorted(rank for rank, _, _ in writes) == [0, 1]
-    shared = [f for f in trace.metadata.completeness.files if f.path == "/data/shared"]
-    assert [(f.process, f.recorded_bytes_written) for f in shared] == [(0, 20), (1, 20)]
-
-
-def test_a_forked_child_goes_on_with_the_files_of_its_parent(tmp_path: Path) -> None:
-    """It has a description of the open file and no open of its own."""
-    parent, child = RawLogWriter(pid=10), RawLogWriter(pid=11, parent_pid=10, monotonic_ns=2_000)
-    parent.open(1, "/data/x", flags=WRITE_NEW, inode=7)
-    child.add("file", "/data/x", file=1, offset=64, length=7, start_ns=5_000)
-    child.files = 1
-    child.add("write", file=1, offset=0, length=3, result=3, start_ns=5_001)
-    trace = collected(tmp_path, parent, child)
-    assert rows(trace, "op", "process", "path", "file") == [
-        ("open", 0, "/data/x", 0),
-        ("write", 1, "/data/x", 0),
-    ]
-    assert [p.parent_pid for p in trace.metadata.processes] == [1, 10]
-
-
-def test_paths_are_spelled_one_way(writer: RawLogWriter, tmp_path: Path) -> None:
-    """`..` behind a link is not the folder before the link."""
-    (tmp_path / "far" / "away").mkdir(parents=True)
-    (tmp_path / "link").symlink_to(tmp_path / "far" / "away")
-    writer.open(1, f"/{tmp_path}//a/./x", inode=1)
-    writer.open(2, f"{tmp_path}/link/../x", inode=2)
-    trace = collected(tmp_path, writer)
-    assert trace.strings("path") == [f"{tmp_path}/a/x", f"{tmp_path}/far/x"]
-
-
-def test_names_that_are_no_utf8_come_through(writer: RawLogWriter, tmp_path: Path) -> None:
-    """A path is bytes on Linux."""
-    writer.open(1, os.fsdecode(b"/data/caf\xe9\\x"))
-    trace = collected(tmp_path, writer)
-    assert os.fsencode(trace.strings("path")[0] or "") == b"/data/caf\xe9\\x"
 
 
 def test_threads_are_numbered_from_the_main_thread(writer: RawLogWriter, tmp_path: Path) -> None:
@@ -293,87 +121,6 @@ def test_hosts_are_aligned_by_their_wall_clocks(tmp_path: Path) -> None:
         "a" * 8,
         "b" * 8,
     ]
-
-
-def test_a_request_belongs_to_the_span_its_thread_is_in(
-    writer: RawLogWriter, tmp_path: Path
-) -> None:
-    """Also on a file the engine did not name, and not before or after."""
-    writer.open(1, "/data/x", flags=WRITE_NEW, start_ns=10)
-    for start_ns in (20, 40, 60):
-        writer.add("write", file=1, offset=0, length=1, result=1, start_ns=start_ns)
-    writer.note(layer="span", op="save", engine="dcp", step=4, start_ns=30, end_ns=50)
-    writer.note(layer="span", op="save", engine="torch.save", step=4, start_ns=35, end_ns=45)
-    trace = collected(tmp_path, writer)
-    assert rows(trace, "engine", "step", op="write") == [(None, None), ("dcp", 4), (None, None)]
-
-
-def test_other_threads_work_for_the_save_of_their_file(
-    writer: RawLogWriter, tmp_path: Path
-) -> None:
-    """Pool threads write during a save, and an asynchronous engine goes on after it."""
-    span = {"layer": "span", "op": "save", "engine": "torchsnapshot", "path": "/data/step"}
-    for step in (0, 1):
-        at = 1_000 * step
-        writer.note(**span, step=step, start_ns=at + 100, end_ns=at + 200)
-        writer.open(step + 1, f"/data/step/{step}", flags=WRITE_NEW, start_ns=at + 90, thread=9)
-        for start_ns in (at + 150, at + 300):
-            writer.add(
-                *("write",),
-                file=step + 1,
-                offset=0,
-                length=1,
-                result=1,
-                start_ns=start_ns,
-                thread=9,
-            )
-    writer.open(3, "/data/log", flags=WRITE_NEW, start_ns=150, thread=9)
-    trace = collected(tmp_path, writer)
-    assert rows(trace, "engine", "step", op="write") == [
-        ("torchsnapshot", 0),
-        ("torchsnapshot", 0),
-        ("torchsnapshot", 1),
-        ("torchsnapshot", 1),
-    ]
-    log = trace.where(np.array([path == "/data/log" for path in trace.strings("path")]))
-    assert rows(log, "engine") == [(None,)]
-
-
-def test_a_read_after_the_load_is_not_part_of_it(writer: RawLogWriter, tmp_path: Path) -> None:
-    """Copying or hashing a checkpoint afterwards is not the engine's."""
-    writer.note(
-        layer="tensor", op="load", engine="torch.save", step=0, path="/data/x", name="w",
-        offset=0, length=1, start_ns=120, end_ns=130,
-    )  # fmt: skip
-    writer.note(
-        layer="span", op="load", engine="torch.save", step=0, path="/data/x", start_ns=100,
-        end_ns=200,
-    )  # fmt: skip
-    writer.open(1, "/data/x", start_ns=90, thread=9)
-    for start_ns in (150, 300):
-        writer.add("read", file=1, offset=0, length=1, result=1, start_ns=start_ns, thread=9)
-    trace = collected(tmp_path, writer)
-    assert rows(trace, "engine", "step", op="read") == [("torch.save", 0), (None, None)]
-
-
-def test_tensors_lie_in_the_file_that_had_the_name(writer: RawLogWriter, tmp_path: Path) -> None:
-    """Each step's checkpoint is another file under the same name."""
-    for step in (0, 1):
-        at = 1_000 * step
-        writer.open(step + 1, "/data/tmp", flags=WRITE_NEW, inode=70 + step, start_ns=at + 10)
-        writer.note(
-            layer="tensor", op="save", engine="torch.save", step=step, path="/data/tmp", name="w",
-            dtype="float32", shape=[2, 3], device="cpu", offset=64, length=24, tensor_offset=0,
-            start_ns=at + 20, end_ns=at + 30,
-        )  # fmt: skip
-        renamed = b"/data/tmp\0/data/x"
-        writer.add("rename", renamed, offset=64, length=70 + step, result=0, start_ns=at + 40)
-    trace = collected(tmp_path, writer)
-    assert rows(trace, "file", "offset", "length", "tensor_offset", "step", layer="tensor") == [
-        (0, 64, 24, 0, 0),
-        (1, 64, 24, 0, 1),
-    ]
-    assert trace.where(trace.row_mask(layer="tensor")).shapes() == [(2, 3), (2, 3)]
 
 
 def test_a_rename_found_at_the_close_is_a_rename_without_api(
