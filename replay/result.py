@@ -20,6 +20,7 @@ from iotrace.traces.trace import Ints as IntColumn
 from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.version import tool_version
 
+_TIMES = ("write_seconds", "read_seconds", "durable_seconds", "allocate_seconds")
 _RANGED = (Op.READ, Op.WRITE, Op.ALLOCATE, Op.TRUNCATE, Op.SYNC)
 
 
@@ -75,6 +76,7 @@ class Repetition:
             memory that was there before.
         lateness_us: percentiles of how long after its time a request started; None: as soon as
             possible.
+        failed: whether something went wrong, so that the times are not those of the whole plan.
     """
 
     timings: Rows
@@ -87,6 +89,7 @@ class Repetition:
     report: LoopReport
     allocate_seconds: float = 0.0
     lateness_us: dict[str, float] | None = None
+    failed: bool = False
 
     @property
     def durable_seconds(self) -> float:
@@ -104,7 +107,7 @@ class Outcome:
         plan: what was replayed, after transforms and degradations.
         recorded: totals of the recording.
         executor: name of the one that ran.
-        repetitions: the timed runs, in order.
+        repetitions: the timed runs, in order; none follows one that failed.
         verified: whether every byte was where it belongs; None: not asked.
         degraded: what was done otherwise than asked, one sentence each.
         refused: those of `degraded` that kept requests from being what the plan says.
@@ -114,6 +117,7 @@ class Outcome:
         round_trip_seconds: how much longer each request was made to take.
         fidelity: how like the recording the replay was; None where it was not meant to be.
         cold: whether files left the page cache before loads; `degraded` says why not, if asked.
+        repeat: timed runs that were asked for.
     """
 
     plan: Plan
@@ -129,6 +133,12 @@ class Outcome:
     round_trip_seconds: float = 0.0
     fidelity: Fidelity | None = None
     cold: bool = True
+    repeat: int = 1
+
+    @property
+    def whole(self) -> tuple[Repetition, ...]:
+        """The timed runs that did not fail: what figures are made of."""
+        return tuple(one for one in self.repetitions if not one.failed)
 
     @property
     def failed(self) -> bool:
@@ -159,10 +169,7 @@ class Outcome:
             "planned": asdict(self.plan.counts()),
             "replayed": {
                 **asdict(last),
-                "write_seconds": [one.write_seconds for one in self.repetitions],
-                "read_seconds": [one.read_seconds for one in self.repetitions],
-                "durable_seconds": [one.durable_seconds for one in self.repetitions],
-                "allocate_seconds": [one.allocate_seconds for one in self.repetitions],
+                **{name: self._of_each_run(name) for name in _TIMES},
                 "latency_us": latency_us(self.latencies_ns()),
                 "lateness_us": self.repetitions[-1].lateness_us,
                 "copied_bytes": self.repetitions[-1].report.staged_bytes,
@@ -178,20 +185,26 @@ class Outcome:
             "fidelity": None if self.fidelity is None else asdict(self.fidelity),
         }
 
+    def _of_each_run(self, name: str) -> list[float | None]:
+        """Return a time of each run asked for; None: it failed, or was not begun after that."""
+        seconds = [getattr(one, name) for one in self.whole]
+        return seconds + [None] * (self.repeat - len(seconds))
+
     def by_rank(self) -> list[dict[str, object]]:
-        """Return per recorded rank the seconds of saving and loading, one entry per repetition."""
+        """Return per recorded rank the seconds of saving and loading, one entry per run."""
         runs = [
             {
                 name: rank_seconds(self.plan, one.timings, phase)
                 for name, phase in (("write_seconds", Phase.SAVE), ("read_seconds", Phase.LOAD))
             }
-            for one in self.repetitions
+            for one in self.whole
         ]
+        missing: list[float | None] = [None] * (self.repeat - len(runs))
         ranks = sorted({rank for run in runs for seconds in run.values() for rank in seconds})
         return [
             {"rank": rank}
             | {
-                name: [run[name].get(rank, 0.0) for run in runs]
+                name: [*(run[name].get(rank, 0.0) for run in runs), *missing]
                 for name in ("write_seconds", "read_seconds")
             }
             for rank in ranks
@@ -199,10 +212,9 @@ class Outcome:
 
     def _intervals(self) -> dict[str, object] | None:
         """Return median and range, or 95 % interval, of each time; None: one run has none."""
-        if len(self.repetitions) < 2:
+        if len(self.whole) < 2:
             return None
-        names = ("write_seconds", "read_seconds", "durable_seconds", "allocate_seconds")
-        found = {name: [getattr(one, name) for one in self.repetitions] for name in names}
+        found = {name: [getattr(one, name) for one in self.whole] for name in _TIMES}
         return {name: asdict(estimate(runs)) for name, runs in found.items() if any(runs)}
 
     def latencies_ns(self, *ops: Op) -> Ints:
@@ -230,7 +242,9 @@ class Outcome:
         return Trace.from_columns(_columns(self.plan, self._median()), known.with_history(entry))
 
     def _median(self) -> Repetition:
-        ordered = sorted(self.repetitions, key=lambda one: one.write_seconds + one.read_seconds)
+        ordered = sorted(
+            self.whole or self.repetitions, key=lambda one: one.write_seconds + one.read_seconds
+        )
         return ordered[(len(ordered) - 1) // 2]
 
 

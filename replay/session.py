@@ -184,10 +184,6 @@ class _Session:
                 self.options.timeout_seconds,
             )
             return replace(run, allocate_seconds=max(self.group.gather(seconds))), prepared
-        if folded.count < 2:
-            seconds = allocate(int(fresh_bytes.sum()))
-            run = self.executor.run(job.job, self.tape, self.workspace.fd, options)
-            return replace(run, allocate_seconds=seconds), prepared
         run = run_in_workers(
             self.executor,
             job.job,
@@ -243,6 +239,7 @@ def _replay(
         workers=folded.count,
         round_trip_seconds=options.round_trip_seconds,
         cold=not (options.warm or warm or stayed),
+        repeat=options.repeat,
     )
 
 
@@ -268,7 +265,7 @@ def _timed_runs(
         errors = run.failures + find_eviction_errors(job.job, run.timings["result"])
         errors += find_errors(plan, one.timings["result"])
         if number >= options.warmup or errors:
-            repetitions.append(one)
+            repetitions.append(replace(one, failed=bool(errors)))
         if errors:
             return tuple(repetitions), errors
     progress("run", total, total)

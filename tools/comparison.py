@@ -88,7 +88,7 @@ def print_outcome(
     lines = [*_counts(outcome)]
     if not setting.dry:
         lines += [*_times(outcome), *_latencies(outcome, recorded_us)]
-    runs = len(outcome.repetitions)
+    runs = len(outcome.whole)
     spread = INTERVAL if runs >= INTERVAL_RUNS else f"range of {runs} runs"
     titles = ("", "recorded", "planned" if setting.dry else "replayed", spread, "ratio")
     shown = [i for i in range(len(titles)) if titles[i] != spread or (runs > 1 and not setting.dry)]
@@ -117,8 +117,8 @@ def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
         elif outcome.cold:  # else it is among what was not as asked
             parts.append("cold reads")
     yield "run", ", ".join(parts)
-    if len(outcome.repetitions) > 1:
-        yield "figures", f"medians of {plural(len(outcome.repetitions), 'run')}"
+    if len(outcome.whole) > 1:
+        yield "figures", f"medians of {plural(len(outcome.whole), 'run')}"
     if outcome.recorded.lent_memory and outcome.plan.counts().bytes_written:
         yield (
             "compare",
@@ -177,8 +177,8 @@ def _counts(outcome: Outcome) -> Iterator[Cells]:
 
 
 def _times(outcome: Outcome) -> Iterator[Cells]:
-    recorded, runs = outcome.recorded, outcome.repetitions
-    done = runs[-1].moved
+    recorded, runs = outcome.recorded, outcome.whole
+    done = outcome.repetitions[-1].moved
     if recorded.bytes_written or done.bytes_written:
         written = (recorded.bytes_written, done.bytes_written)
         seconds = [one.write_seconds for one in runs]
@@ -261,7 +261,7 @@ def _time(label: str, before: float | None, runs: Sequence[float]) -> Cells:
 def _rate(label: str, moved: tuple[int, int], before: float | None, runs: Sequence[float]) -> Cells:
     """Return the bandwidth of (recorded, replayed) bytes over their times."""
     old, new = format_rate(moved[0], before), NONE
-    if not all(runs):
+    if not runs or not all(runs):
         return label, old, new, "", NONE
     found = estimate([moved[1] / seconds for seconds in runs])
     interval = format_range(format_rate(found.low, 1), format_rate(found.high, 1))

@@ -26,7 +26,7 @@ class Replayed:
     Attributes:
         executor: what ran the requests.
         transforms: what reshaped them, in order.
-        seconds: per time of `TIMES` that is known, what each run took.
+        seconds: per time of `TIMES` that is known, what each run took that did not fail.
         problems: what failed or was done otherwise than asked.
         padding_bytes: moved besides the payload; rows do not tell them apart.
     """
@@ -47,8 +47,9 @@ class Replayed:
         seconds = {}
         for name in TIMES:
             runs = times.get(name) if isinstance(times, dict) else None
-            if isinstance(runs, list) and runs and all(isinstance(r, float | int) for r in runs):
-                seconds[name] = tuple(map(float, runs))
+            whole = [r for r in runs if r is not None] if isinstance(runs, list) else []
+            if whole and all(isinstance(r, float | int) for r in whole):
+                seconds[name] = tuple(map(float, whole))
         problems = (*_texts(told.get("errors")), *_texts(told.get("degraded")))
         padding = times.get("padding_bytes") if isinstance(times, dict) else None
         return cls(

@@ -107,8 +107,8 @@ struct loop_file_progress {
 struct loop_progress {
 	int64_t start_ns;    /* CLOCK_MONOTONIC, the common start; 0: not all workers are set up */
 	int64_t done;        /* requests complete */
-	uint32_t workers;    /* that start together, the rest is zero before; 0: start_ns is set
-			      * from outside */
+	uint32_t workers;    /* that start together, the rest is zero before; 1: it waits for
+			      * none, and is only watched; 0: start_ns is set from outside */
 	uint32_t ready;      /* of them, set up */
 	uint32_t global_fences_done;
 	uint32_t stop;       /* 1: start nothing more */

@@ -164,9 +164,9 @@ static int setup_progress(struct loop *loop)
 	size_t files_bytes = (size_t)loop->job->file_count * sizeof(struct loop_file_progress);
 
 	loop->patience_ns = PATIENCE_LEAST_NS;
-	loop->shared = loop->options->progress;
 	loop->progress = loop->options->progress;
-	if (!loop->shared)
+	loop->shared = loop->progress && loop->progress->workers != 1;
+	if (!loop->progress)
 		loop->progress = calloc(1, sizeof(*loop->progress) + files_bytes);
 	return loop->progress ? 0 : -ENOMEM;
 }
@@ -241,7 +241,7 @@ void loop_teardown(struct loop *loop)
 	free(loop->slots);
 	free(loop->active);
 	free(loop->streams);
-	if (!loop->shared)
+	if (!loop->options->progress)
 		free(loop->progress);
 	free(loop->handles);
 }

@@ -1,6 +1,7 @@
 """Whole replays: what is written, measured, proved and reported."""
 
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,6 +143,28 @@ def test_repetitions_start_on_fresh_files_and_are_timed_each(tmp_path: Path) -> 
         assert len(result[name]) == 3
         assert min(result[name]) > 0
     assert [done for stage, done, _ in seen if stage == "run"] == [0, 1, 2, 3, 4]
+
+
+def test_times_of_runs_that_failed_or_were_not_begun_are_null(tmp_path: Path) -> None:
+    """A list has an entry for each run that was asked for, and none is of half a plan."""
+    plan, runs = sketch(f"open a w+create\nwrite a 0 {1 << 20}\nclose a"), []
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(stage: str, done: int, total: int) -> None:
+        runs.append(done)
+        if done == 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, before[1]))
+
+    try:
+        outcome = replay(plan, NOTHING, ReplayOptions(root=tmp_path, repeat=4), limit)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert runs == [0, 1, 2]
+    assert "File too large" in outcome.errors[0]
+    result = outcome.to_json("t.parquet")
+    for name in ("write_seconds", "read_seconds", "durable_seconds", "allocate_seconds"):
+        assert [one is None for one in result["replayed"][name]] == [False, False, True, True]
+    assert result["intervals"]["write_seconds"]["kind"] == "range"
 
 
 def test_the_object_of_a_replay_has_the_documented_keys(tmp_path: Path) -> None:

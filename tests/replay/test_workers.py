@@ -146,21 +146,21 @@ def test_ranks_that_share_an_open_file_share_a_worker() -> None:
     assert "1 worker less" in folded.degraded[0]
 
 
-def slow() -> Plan:
-    """Two processes, each with a write every 200 ms for 200 s."""
+def slow(processes: int = 2) -> Plan:
+    """Processes that write in turn, every 100 ms, 1000 times each."""
     lines = ["open f# w+create", *(f"write f# {4096 * i} 4096" for i in range(1000))]
-    plan = ranks(2, "\n".join(lines))
+    plan = ranks(processes, "\n".join(lines))
     rows = plan.requests.copy()
     rows["due_ns"] = np.arange(len(rows)) * 100_000_000
     return plan.derive(plan.history[0], rows)
 
 
-def later(action: int, count: int = 1) -> threading.Thread:
-    """Signal the last `count` children once there are two."""
+def later(action: int, count: int = 1, of: int = 2) -> threading.Thread:
+    """Signal the last `count` children once there are as many as `of`."""
 
     def work() -> None:
         deadline = time.monotonic() + 20
-        while len(children()) < 2 and time.monotonic() < deadline:
+        while len(children()) < of and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(0.3)
         for pid in sorted(children())[-count:]:
@@ -207,11 +207,12 @@ def test_a_worker_lost_while_reads_are_compared_proves_nothing(memory: Path) -> 
     assert "SIGKILL" in outcome.errors[0]
 
 
-def test_workers_that_make_no_progress_are_given_up_on(memory: Path) -> None:
-    """A hung server must not hang a batch job until its limit."""
-    stopper = later(signal.SIGSTOP, count=2)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_workers_that_make_no_progress_are_given_up_on(memory: Path, processes: int) -> None:
+    """A hung server must not hang a batch job until its limit, however few ranks it has."""
+    stopper = later(signal.SIGSTOP, processes, processes)
     begin = time.monotonic()
-    outcome = run(slow(), memory, timing="recorded", timeout_seconds=1.0)
+    outcome = run(slow(processes), memory, timing="recorded", timeout_seconds=1.0)
     stopper.join()
     assert time.monotonic() - begin < 100
     assert outcome.failed
