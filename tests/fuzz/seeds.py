@@ -68,6 +68,7 @@ IMPORTED: Mapping[str, tuple[bytes, ...]] = {
     "csv": (TABLE,),
     "dxt": (DXT.encode(),),
     "dftracer": ((SAMPLES / "dftracer-2.2.0.pfw").read_bytes(),),
+    "recorder": ((SAMPLES / "recorder-2" / "0.txt").read_bytes(),),
     "elbencho": (OPSLOG.encode(),),
     "kv-cache": (KV_CACHE.encode(),),
     "blktrace": (BLKPARSE.encode(),),

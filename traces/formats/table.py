@@ -21,6 +21,7 @@ from iotrace.traces.formats import (
     fio_job,
     kv_cache,
     perfetto,
+    recorder,
     strace,
 )
 from iotrace.traces.formats.source import Source
@@ -108,6 +109,12 @@ FORMATS: tuple[Format, ...] = (
         "DFTracer log, or a folder of them",
         looks_like=dftracer.looks_like,
         read=dftracer.read,
+    ),
+    Format(
+        recorder.NAME,
+        "text of Recorder's recorder2text, or a folder of it",
+        looks_like=recorder.looks_like,
+        read=recorder.read,
     ),
     Format(
         elbencho.NAME,
