@@ -11,11 +11,12 @@ import random
 import resource
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["iotrace"]):
+with nullcontext() if "--again" in sys.argv else atheris.instrument_imports(include=["iotrace"]):
     from tests.fuzz import trial
 
 from tests.fuzz.mutations import damage, edit
@@ -68,7 +69,7 @@ def main() -> None:
     """Fuzz, or try one input again."""
     if sys.argv[1] == "--again":
         with tempfile.TemporaryDirectory() as name:
-            print(*trial.attempt(Path(sys.argv[2]).read_bytes(), Path(name)))
+            print(trial.attempt(Path(sys.argv[2]).read_bytes(), Path(name)))
         return
     child = Child(Path(sys.argv[1]), Path(sys.argv[2]))
     atheris.Setup([sys.argv[0], *sys.argv[3:]], child.run, custom_mutator=child.mutate)

@@ -22,7 +22,7 @@ from tests.fuzz import seeds, trial
 HANG_SECONDS = 5
 AGAIN_SECONDS = 60
 MEMORY_MIB = 1024
-ROUND = 100_000  # executions of one child: a leak shows within
+ROUND = 25_000  # executions of one child: a leak shows within
 INPUT_BYTES = 1 << 14
 MOST_FINDINGS = 50
 _STATUS = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)")

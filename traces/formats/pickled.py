@@ -7,11 +7,16 @@ size.
 
 from __future__ import annotations
 
+import io
 import pickletools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
+
+_MAX_ARGUMENT_BYTES = 256 << 20
+_MAX_LINE_BYTES = 16 << 20
+_PIECE_BYTES = 1 << 20
 
 
 class Pairs(list[tuple[Any, Any]]):
@@ -87,11 +92,47 @@ def parse(source: bytes | BinaryIO) -> Any:
     """
     machine = _Machine()
     try:
-        for opcode, argument, _ in pickletools.genops(source):
+        for opcode, argument, _ in pickletools.genops(cast(BinaryIO, _Bounded(source))):
             machine.step(opcode.name, argument)
         return machine.stack.pop()
     except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError("a broken pickle") from error
+
+
+class _Bounded:
+    """A file whose reader asks for what is not there: a few bytes of a pickle name any length."""
+
+    def __init__(self, source: bytes | BinaryIO) -> None:
+        self._file = io.BytesIO(source) if isinstance(source, bytes) else source
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._file.tell()
+
+    def read(self, count: int) -> bytes:
+        """Return `count` bytes, or as many as there are.
+
+        Raises:
+            ValueError: that is more than a description of tensors holds.
+        """
+        if count > _MAX_ARGUMENT_BYTES:
+            raise ValueError(f"an argument of {count} bytes in a pickle")
+        pieces = []
+        while count > 0 and (piece := self._file.read(min(count, _PIECE_BYTES))):
+            pieces.append(piece)
+            count -= len(piece)
+        return b"".join(pieces)
+
+    def readline(self) -> bytes:
+        """Return a line.
+
+        Raises:
+            ValueError: as `read`.
+        """
+        line = self._file.readline(_MAX_LINE_BYTES + 1)
+        if len(line) > _MAX_LINE_BYTES:
+            raise ValueError(f"a line of more than {_MAX_LINE_BYTES} bytes in a pickle")
+        return line
 
 
 class _Machine:

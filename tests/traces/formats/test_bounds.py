@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import checkpoint, csv_file, fio, strace
+from iotrace.traces.formats.pickled import parse
 from iotrace.traces.formats.rows import Rows
 
 
@@ -47,6 +49,25 @@ def test_a_pickle_that_unpacks_to_a_huge_one_is_refused_soon(tmp_path: Path) -> 
         with pytest.raises(TraceFormatError, match="a pickle of 104857600 bytes"):
             checkpoint.read(path)
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "opcode", [b"\x8e", b"\x8d", b"\x96", b"B", b"X", b"T", b"\x8b"], ids=bytes.hex
+)
+@pytest.mark.parametrize("length", [255 << 20, 2**31 - 1, 2**62])
+def test_a_pickle_that_names_a_huge_argument_is_refused_soon(opcode: bytes, length: int) -> None:
+    """Memory for 2^62 bytes was asked for; a file in place of bytes is read as far as it goes."""
+    size = 8 if opcode in (b"\x8e", b"\x8d", b"\x96") else 4
+    content = b"\x80\x05" + opcode + min(length, 2**31 - 1).to_bytes(4, "little")
+    content = b"\x80\x05" + opcode + length.to_bytes(8, "little") if size == 8 else content
+    tracemalloc.start()
+    try:
+        for source in (content, io.BytesIO(content)):
+            with pytest.raises(ValueError):
+                parse(source)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
 
