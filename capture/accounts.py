@@ -9,11 +9,7 @@ from typing import NamedTuple
 from iotrace.capture.processes import has_ended
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.roster import Program, Roster
-from iotrace.traces.metadata import UNSEEN_SHARE_TOLERATED, ProcessCompleteness
-
-# A program without a log wrote nothing in scope that was seen: no more than libc's own messages
-# may go by unseen, such as perror's and those of a shell it runs.
-UNLOGGED_WRITTEN_BYTES_TOLERATED = 4096
+from iotrace.traces.metadata import ProcessCompleteness
 
 ByParent = Mapping[int, Sequence[tuple[Program, ...]]]
 
@@ -22,18 +18,26 @@ class Account(NamedTuple):
     """The counters that the preload library reads as its process ends.
 
     Like all accounts of the kernel this one includes the children that were waited for, and theirs.
+
+    Attributes:
+        harmless_bytes: how much of what was written may be that of `HARMLESS_PROGRAMS`.
     """
 
     time_ns: int
     bytes_read: int
     bytes_written: int
+    harmless_bytes: int = 0
+
+    def without_harmless(self, explained_bytes: int) -> int:
+        """Return the bytes written without what harmless programs may have added to them."""
+        unexplained = max(0, self.bytes_written - explained_bytes)
+        return self.bytes_written - min(unexplained, self.harmless_bytes)
 
     def without(self, bytes_read: int, bytes_written: int) -> Account:
         """Return what is left when some bytes are taken off."""
-        return Account(
-            self.time_ns,
-            max(0, self.bytes_read - bytes_read),
-            max(0, self.bytes_written - bytes_written),
+        return self._replace(
+            bytes_read=max(0, self.bytes_read - bytes_read),
+            bytes_written=max(0, self.bytes_written - bytes_written),
         )
 
 
@@ -67,6 +71,8 @@ def own_accounts(
         if account is not None:
             since_ns = roster.begin_ns(log.header.pid, log.header.monotonic_ns)
             account = without_listed(account, log.header.pid, since_ns, by_parent)
+        if account is not None:
+            account = account._replace(harmless_bytes=roster.harmless_bytes(log.header.pid))
         own.append(without_unlisted(account, log, unlisted, accounts))
     return own
 
@@ -128,6 +134,7 @@ def unseen_without_log(roster: Roster) -> Iterator[str]:
             ending.time_ns,
             ending.total_read - ending.base_read,
             ending.total_written - ending.base_written,
+            roster.harmless_bytes(program.pid),
         )
         account = without_listed(account, program.pid, program.start_ns, by_parent)
         if account is None:
@@ -135,15 +142,13 @@ def unseen_without_log(roster: Roster) -> Iterator[str]:
         found = ProcessCompleteness(
             process=-1,
             kernel_bytes_read=account.bytes_read,
+            kernel_bytes_written=account.without_harmless(ending.explained_written),
             other_bytes_read=ending.explained_read,
+            other_bytes_written=ending.explained_written,
         )
         who = f"pid {program.pid} ({program.name})"
-        unseen_written = account.bytes_written - ending.explained_written
-        tolerated = max(
-            UNLOGGED_WRITTEN_BYTES_TOLERATED, int(account.bytes_written * UNSEEN_SHARE_TOLERATED)
-        )
         for unseen, verb in (
-            (unseen_written if unseen_written > tolerated else 0, "wrote"),
+            (found.unseen_bytes_written, "wrote"),
             (found.unseen_bytes_read, "read"),
         ):
             if unseen:

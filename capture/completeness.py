@@ -191,7 +191,7 @@ def process_completeness(
     """Yield for each process what was recorded and what the kernel counted.
 
     The kernel counts nowhere what io_uring and libaio move; it is added to its count, and the
-    preload library's own reads are taken off, so that the numbers can be compared.
+    preload library's own are taken off, so that the numbers can be compared.
 
     Args:
         accounts: the kernel's count of each log's process.
@@ -209,7 +209,10 @@ def process_completeness(
         seen_read = seen_written = None
         if account is not None:
             seen_read = account.bytes_read + read_uncounted - outside.own_bytes_read
-            seen_written = account.bytes_written + written_uncounted
+            all_written = account.bytes_written + written_uncounted - outside.own_bytes_written
+            seen_written = account._replace(bytes_written=all_written).without_harmless(
+                written + outside.other_bytes_written + outside.ignored_bytes_written
+            )
         yield ProcessCompleteness(
             process=place,
             recorded_bytes_read=read,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from iotrace.traces.errors import CaptureError
 
 MAGIC = 0x31474F4C52544F49
-VERSION = 1
+VERSION = 2
 SUFFIX = ".raw"
 
 RECORD = np.dtype(
@@ -78,6 +78,7 @@ LOG_HEADER = np.dtype(
         *((name, "<u4") for name in ("executable_at", "executable_bytes")),
         *((name, "<u4") for name in ("path_at", "path_bytes")),
         *((name, "<u8") for name in ("unmatched_completions", "unknown_submissions")),
+        ("own_bytes_written", "<u8"),
     ]
 )
 
@@ -97,6 +98,7 @@ class Outside:
     other_bytes_read: int
     other_bytes_written: int
     own_bytes_read: int
+    own_bytes_written: int
     unmatched_completions: int
     unknown_submissions: int
 

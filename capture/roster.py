@@ -10,7 +10,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,8 +38,10 @@ REASONS = {
     2: "ran with other privileges; what it did was not seen",
     3: "does not use this system's C library; what it did was not seen",
 }
-# Linked statically nearly everywhere; asked by Python's ctypes where libraries are, writes nothing.
+# Linked statically nearly everywhere; asked by ctypes where libraries are, it writes a list of them
+# into a pipe: 70 bytes for each, which the kernel counts for who waits for it.
 HARMLESS_PROGRAMS = ("ldconfig", "ldconfig.real")
+HARMLESS_PROGRAM_BYTES = 256 << 10
 
 
 class Ending(NamedTuple):
@@ -98,10 +100,16 @@ class Roster:
     Attributes:
         processes: the programs of each process, in order.
         unwatched: sentences about the programs that could not be watched.
+        harmless: how many others could not, that write no file, by who may have waited for them.
     """
 
     processes: tuple[tuple[Program, ...], ...] = ()
     unwatched: tuple[str, ...] = ()
+    harmless: Mapping[int, int] = field(default_factory=dict)
+
+    def harmless_bytes(self, pid: int) -> int:
+        """Return how many bytes that were no file's a pid's count may hold at most."""
+        return self.harmless.get(pid, 0) * HARMLESS_PROGRAM_BYTES
 
     def by_parent(self) -> Mapping[int, Sequence[tuple[Program, ...]]]:
         """Return the processes by the pid of their parent."""
@@ -170,8 +178,9 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
         for pid, programs in by_pid.items()
         for process in split(mark_logs(programs, created[pid]))
     )
-    unwatched = (*sentences(entries[entries["kind"] == UNWATCHED]), *vanished(entries))
-    return Roster(tuple(processes), unwatched)
+    static = entries[entries["kind"] == UNWATCHED]
+    unwatched = (*sentences(static), *vanished(entries))
+    return Roster(tuple(processes), unwatched, harmless_runs(static))
 
 
 def take_in(entry: Any, programs: list[Program]) -> None:
@@ -215,9 +224,23 @@ def sentences(entries: Any) -> Iterator[str]:
     """Yield once for each program why it could not be watched."""
     seen = dict.fromkeys(zip(entries["text"].tolist(), entries["reason"].tolist(), strict=True))
     for text, reason in seen:
-        path = os.fsdecode(text)
-        if os.path.basename(path) not in HARMLESS_PROGRAMS and reason in REASONS:
-            yield f"{path} {REASONS[reason]}"
+        if not is_harmless(text) and reason in REASONS:
+            yield f"{os.fsdecode(text)} {REASONS[reason]}"
+
+
+def is_harmless(path: bytes) -> bool:
+    """Return whether a program that cannot be watched is known to write no file."""
+    return os.path.basename(os.fsdecode(path)) in HARMLESS_PROGRAMS
+
+
+def harmless_runs(entries: Any) -> Mapping[int, int]:
+    """Return how often harmless programs were started, by pid of who may have waited for them."""
+    runs: defaultdict[int, int] = defaultdict(int)
+    for entry in entries:
+        if is_harmless(entry["text"]):  # told by the parent (posix_spawn) or by its child
+            for pid in {int(entry["pid"]), int(entry["parent_pid"])}:
+                runs[pid] += 1
+    return dict(runs)
 
 
 def vanished(entries: Any) -> Iterator[str]:

@@ -201,7 +201,18 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
     yield "holds", ", ".join(shape)
     yield from _memory(overview.counters)
     if summary.complete:
-        yield "complete", "yes, nothing is known to be missing"
+        yield "complete", f"yes, nothing is known to be missing{_unaccounted(metadata)}"
+
+
+def _unaccounted(metadata: Metadata) -> str:
+    """Tell what the kernel counted beyond what is known, though it is no problem."""
+    found = metadata.completeness
+    bytes_by_verb = (
+        (found.unaccounted_bytes_written, "written"),
+        (found.unaccounted_bytes_read, "read"),
+    )
+    parts = [f"{format_bytes(count)} {verb}" for count, verb in bytes_by_verb if count]
+    return f"; not accounted for: {' and '.join(parts)}, by loader and libc" if parts else ""
 
 
 def _memory(counters: Sequence[SpanCounters]) -> Iterator[tuple[str, str]]:

@@ -11,12 +11,13 @@ from iotrace.traces.codec import decode, dump_json, parse_json
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.schema import FORMAT_VERSION, is_supported_version
 
-# The kernel's count of a process has bytes nobody can record: the dynamic loader reads 832 of each
-# library, and libc reads files of /proc by itself. mpirun was seen to read 127 KB that way. Less
-# than both the bytes and the share is no problem.
-UNSEEN_WRITTEN_BYTES_TOLERATED = 64 << 10
+# The kernel's count of a process has bytes nobody can record. Written: messages that libc and the
+# loader make by themselves (error(), getopt). Read: 832 of each library by the loader, files of
+# /proc and /sys by libc, again and again in a long job; mpirun was seen to read 127 KB that way. Up
+# to these bytes (of reads also up to the share) they are told and make no trace incomplete.
+UNSEEN_WRITTEN_BYTES_TOLERATED = 4096
 UNSEEN_READ_BYTES_TOLERATED = 256 << 10
-UNSEEN_SHARE_TOLERATED = 0.01
+UNSEEN_READ_SHARE_TOLERATED = 0.01
 
 
 @dataclass(frozen=True)
@@ -118,18 +119,31 @@ class ProcessCompleteness:
     extra: dict[str, object] = field(default_factory=dict, hash=False)
 
     @property
-    def unseen_bytes_read(self) -> int:
+    def unaccounted_bytes_read(self) -> int:
         """Bytes the kernel counted as read and nothing here explains; 0 when unknown."""
         explained = self.recorded_bytes_read + self.other_bytes_read + self.ignored_bytes_read
-        return _unseen(self.kernel_bytes_read, explained, UNSEEN_READ_BYTES_TOLERATED)
+        return max(0, (self.kernel_bytes_read or 0) - explained)
 
     @property
-    def unseen_bytes_written(self) -> int:
+    def unaccounted_bytes_written(self) -> int:
         """Bytes the kernel counted as written and nothing here explains; 0 when unknown."""
         explained = (
             self.recorded_bytes_written + self.other_bytes_written + self.ignored_bytes_written
         )
-        return _unseen(self.kernel_bytes_written, explained, UNSEEN_WRITTEN_BYTES_TOLERATED)
+        return max(0, (self.kernel_bytes_written or 0) - explained)
+
+    @property
+    def unseen_bytes_read(self) -> int:
+        """The unaccounted bytes read, if they are more than loader and libc read themselves."""
+        share = int((self.kernel_bytes_read or 0) * UNSEEN_READ_SHARE_TOLERATED)
+        unaccounted = self.unaccounted_bytes_read
+        return unaccounted if unaccounted > max(UNSEEN_READ_BYTES_TOLERATED, share) else 0
+
+    @property
+    def unseen_bytes_written(self) -> int:
+        """The unaccounted bytes written, if they are more than libc's own messages."""
+        unaccounted = self.unaccounted_bytes_written
+        return unaccounted if unaccounted > UNSEEN_WRITTEN_BYTES_TOLERATED else 0
 
 
 @dataclass(frozen=True)
@@ -154,6 +168,16 @@ class Completeness:
     def problems(self) -> list[str]:
         """Return what is missing, one sentence each; empty when the trace is complete."""
         return [*self._lost_records(), *self._incomplete_files(), *self._unseen(), *self.notes]
+
+    @property
+    def unaccounted_bytes_written(self) -> int:
+        """Bytes that processes wrote and nothing explains, those that are no problem included."""
+        return sum(process.unaccounted_bytes_written for process in self.processes)
+
+    @property
+    def unaccounted_bytes_read(self) -> int:
+        """The same of reads."""
+        return sum(process.unaccounted_bytes_read for process in self.processes)
 
     def _lost_records(self) -> Iterable[str]:
         counts = (
@@ -234,11 +258,3 @@ class Metadata:
                 f"{FORMAT_VERSION.partition('.')[0]}.x); install a newer iotrace"
             )
         return decode(cls, tree)
-
-
-def _unseen(kernel_bytes: int | None, explained_bytes: int, tolerated_bytes: int) -> int:
-    if kernel_bytes is None:
-        return 0
-    unseen = kernel_bytes - explained_bytes
-    tolerated = max(tolerated_bytes, int(kernel_bytes * UNSEEN_SHARE_TOLERATED))
-    return unseen if unseen > tolerated else 0

@@ -36,7 +36,7 @@ void counters_settle(struct log_header *header)
 	settle_range(header, offsetof(struct log_header, dropped_records),
 		     offsetof(struct log_header, ignored_bytes_written));
 	settle_range(header, offsetof(struct log_header, unmatched_completions),
-		     offsetof(struct log_header, unknown_submissions));
+		     offsetof(struct log_header, own_bytes_written));
 }
 
 void counters_renew(void)

@@ -6,6 +6,7 @@
 
 #include "header.h"
 #include "keeper.h"
+#include "log.h"
 
 /* Give the file these bytes for good, so that a store can never meet a full disk. */
 static int allocate(int fd, off_t offset, size_t bytes)
@@ -26,6 +27,7 @@ static int allocate(int fd, off_t offset, size_t bytes)
 		result = RAW(SYS_pwrite64, fd, zeros, sizeof(zeros), offset + (off_t)done);
 		if (result != (long)sizeof(zeros))
 			return result < 0 ? (int)result : -ENOSPC;
+		LOG_COUNT(own_bytes_written, sizeof(zeros));
 	}
 	return 0;
 }

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define LOG_MAGIC 0x31474f4c52544f49ull /* "IOTRLOG1" */
-#define LOG_VERSION 1
+#define LOG_VERSION 2
 #define LOG_HEADER_BYTES 65536 /* a multiple of every page size in use */
 #define LOG_CHUNK_BYTES 65536 /* readers take it from the header */
 #define LOG_SLOT_BYTES 64
@@ -154,7 +154,7 @@ struct log_header {
 	uint64_t ignored_opens;       /* opens left out by scope */
 	uint64_t ignored_bytes_read;  /* bytes on files left out by scope */
 	uint64_t other_bytes_read, other_bytes_written; /* pipes, sockets, terminals */
-	uint64_t own_bytes_read;      /* the library's own reads of /proc */
+	uint64_t own_bytes_read;      /* the library's own, such as of /proc */
 	uint64_t ignored_bytes_written;
 	/* NUL-separated names in enum order, each list ends with an empty name
 	 * after the last; the first name of apis and offset sources is "". */
@@ -168,6 +168,7 @@ struct log_header {
 	/* Of asynchronous interfaces; atomic. */
 	uint64_t unmatched_completions; /* no request is known that they could end */
 	uint64_t unknown_submissions;   /* requests that were seen but not understood */
+	uint64_t own_bytes_written;     /* to make room in logs, where the file system cannot */
 };
 
 _Static_assert(sizeof(struct record) == LOG_SLOT_BYTES, "a record is one slot");

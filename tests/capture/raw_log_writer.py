@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from iotrace.capture.rawlog import CHUNK_HEADER, LOG_HEADER, MAGIC, RECORD
+from iotrace.capture.rawlog import CHUNK_HEADER, LOG_HEADER, MAGIC, RECORD, VERSION
 
 HEADER_BYTES = 65536
 CHUNK_BYTES = 65536
@@ -139,7 +139,7 @@ class RawLogWriter:
         place("executable", [self.executable], "bytes")
         values: dict[str, Any] = {
             "magic": MAGIC,
-            "version": 1,
+            "version": VERSION,
             "header_bytes": HEADER_BYTES,
             "chunk_bytes": CHUNK_BYTES,
             "slot_bytes": RECORD.itemsize,

@@ -213,6 +213,6 @@ def test_a_header_cut_short_is_refused(small: RawLogWriter, size: int, tmp_path:
 
 def test_a_newer_raw_log_is_refused(small: RawLogWriter, tmp_path: Path) -> None:
     """Reading a new layout with the old offsets would give plausible nonsense."""
-    small.counters["version"] = 2
-    with pytest.raises(CaptureError, match="raw log version 2"):
+    small.counters["version"] = 3
+    with pytest.raises(CaptureError, match="raw log version 3"):
         read_raw_log(small.write(tmp_path))

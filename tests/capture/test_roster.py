@@ -80,6 +80,7 @@ def test_a_child_with_other_privileges_is_named(job: Path) -> None:
         "echo 12 > x; yes | head -c 3000000 > /dev/null",  # one is killed by a signal
         "echo 12 > x; for i in $(seq 200); do /bin/true; done",
         "echo 12 > x; /sbin/ldconfig -p > /dev/null",
+        "/sbin/ldconfig -p > /dev/null; echo 12 > x",
         "echo 12 > x; $(ls /lib64/ld-*) /bin/true",
     ],
 )
@@ -141,6 +142,14 @@ def test_a_small_file_size_limit_leaves_the_job_as_it_is(job: Path) -> None:
     script = "ulimit -f 1; for i in 1 2 3; do head -c 900 /dev/zero > x$i; done"
     assert completeness("bash", "-c", script).dropped_records
     assert [(job / f"x{i}").stat().st_size for i in (1, 2, 3)] == [900, 900, 900]
+
+
+@pytest.mark.parametrize("finds", ["subprocess.run(c)", "os.posix_spawn(c[0], c, {}); os.wait()"])
+@pytest.mark.parametrize("writes", ["", "open('x', 'w').write('12')"])
+def test_python_asks_where_libraries_are(job: Path, finds: str, writes: str) -> None:
+    """By a static program that writes no file; its list is no gap, with and without a log."""
+    code = f"import os, subprocess\nc = ['/sbin/ldconfig', '-p']\n{finds}\n{writes}"
+    assert completeness(sys.executable, "-c", code).problems() == []
 
 
 @pytest.mark.parametrize("unset", ["os.environb.clear()", "os.unsetenv('LD_PRELOAD')"])

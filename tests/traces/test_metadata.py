@@ -123,7 +123,7 @@ def test_every_gap_is_told_in_words() -> None:
 
 @pytest.mark.parametrize(
     ("kernel_bytes", "unseen_bytes"),
-    [(None, 0), (10_000_000, 0), (10_000_000 + (64 << 10), 0), (20_000_000, 10_000_000)],
+    [(None, 0), (10_000_000, 0), (10_004_096, 0), (10_004_097, 4097), (20_000_000, 10_000_000)],
 )
 def test_bytes_that_only_the_kernel_saw_are_a_problem(
     kernel_bytes: int | None, unseen_bytes: int
@@ -137,4 +137,5 @@ def test_bytes_that_only_the_kernel_saw_are_a_problem(
         kernel_bytes_written=kernel_bytes,
     )
     assert process.unseen_bytes_written == unseen_bytes
+    assert process.unaccounted_bytes_written == max(0, (kernel_bytes or 0) - 10_000_000)
     assert Completeness(processes=(process,)).complete == (unseen_bytes == 0)
