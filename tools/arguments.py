@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from iotrace.tools.durations import parse_duration
 from iotrace.tools.sizes import parse_size
 
 TraceArgument = Annotated[
@@ -37,3 +38,13 @@ def size_option(*names: str, help: str, default: str) -> Any:
         default: what holds without it, in words.
     """
     return typer.Option(*names, parser=parse_size, metavar="SIZE", help=help, show_default=default)
+
+
+def duration_option(*, help: str, default: str) -> Any:
+    """Return an option whose value is written as a duration, such as 5m, in seconds."""
+    return typer.Option(parser=parse_duration, metavar="TIME", help=help, show_default=default)
+
+
+def root_option(help: str) -> Any:
+    """Return the option that names a folder that is there."""
+    return typer.Option(metavar="DIR", exists=True, file_okay=False, help=help)

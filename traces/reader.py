@@ -235,5 +235,5 @@ def _broken(location: Location, path: str, error: Exception) -> TraceFormatError
             return clear
     return TraceFormatError(
         f"{path} is not a readable trace ({one_line(error)}); if a capture was cut short, "
-        "`iotrace recover` its raw logs"
+        "`iotrace recover` its raw logs; `iotrace convert` reads checkpoints and other tools' logs"
     )

@@ -5,12 +5,19 @@ import os
 import pty
 import re
 import subprocess
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 import typer
 
+from iotrace.replay.build import LAYERS
+from iotrace.replay.options import ALLOCATIONS, EXECUTORS
+from iotrace.replay.schedule import TIMINGS
+from iotrace.replay.transforms.aggregate import LAYOUTS
 from iotrace.tools import cli
+from iotrace.tools.panels.run import AllocateName, ExecutorName, TimingName
+from iotrace.tools.panels.shape import LayerName, LayoutName
 
 from .command import COLUMNS, IOTRACE, assert_fits, assert_one_line_error, iotrace
 from .conftest import Make
@@ -159,3 +166,25 @@ def test_progress_is_drawn_on_a_terminal_and_wiped(small_trace: Path, tmp_path: 
     shown = on_terminal("replay", small_trace, "--root", tmp_path, "--repeat", 2, "--verify")
     assert "verify" in shown
     assert "verify" not in shown[shown.rindex("\x1b[2K") :].split("iotrace: next:")[0]
+
+
+@pytest.mark.parametrize("verb", ["doctor", "replay", "report", "sweep", "why"])
+def test_a_root_that_is_not_there_is_refused(verb: str, small_trace: Path, tmp_path: Path) -> None:
+    """Nothing is made of a typing error, and no figure of another storage is shown for it."""
+    given = [] if verb == "doctor" else [small_trace]
+    done = iotrace(verb, *given, "--root", tmp_path / "none", cwd=tmp_path)
+    assert_one_line_error(done, 2, "--root", "none")
+
+
+@pytest.mark.parametrize(
+    ("names", "known"),
+    [
+        (ExecutorName, EXECUTORS),
+        (AllocateName, ALLOCATIONS),
+        (TimingName, TIMINGS),
+        (LayerName, LAYERS),
+        (LayoutName, LAYOUTS),
+    ],
+)
+def test_the_choices_are_those_of_the_replay(names: type[StrEnum], known: tuple[str, ...]) -> None:
+    assert {name.value for name in names} == set(known)

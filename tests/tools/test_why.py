@@ -184,3 +184,11 @@ def test_json_has_a_list_of_saves_and_loads(small_trace: Path) -> None:
 def test_options_that_exclude_each_other_are_refused(small_trace: Path) -> None:
     """Before anything is probed."""
     assert_one_line_error(iotrace("why", small_trace, "--no-probe", "--probe-again"), 2, "exclude")
+
+
+def test_no_sweep_is_proposed_where_nothing_can_be_written(small_trace: Path) -> None:
+    """It would fail there."""
+    done = iotrace("why", small_trace, "--root", "/proc")
+    assert done.returncode == 0, done.stderr
+    assert "no probe" in done.stderr
+    assert "next:" not in done.stderr

@@ -12,16 +12,13 @@ import typer
 
 from iotrace.capture import session
 from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption, size_option
-from iotrace.tools.next_command import say_next
+from iotrace.tools.new_trace import WIDER, describe_trace
 from iotrace.tools.output import check_output
 from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.scope import JobScopePanel
-from iotrace.tools.render import format_bytes, format_rate, printable
+from iotrace.tools.render import printable
 from iotrace.traces.errors import CaptureError, OutputExistsError
-from iotrace.traces.stores import StoreError, as_uri
-from iotrace.traces.summary import summarize
-from iotrace.traces.trace import Trace
-from iotrace.traces.words import plural
+from iotrace.traces.stores import StoreError
 from iotrace.traces.writer import write_trace
 
 
@@ -29,9 +26,6 @@ class TraceNotWrittenError(CaptureError):
     """The job ran and its trace is not there."""
 
     exit_code = 1
-
-
-WIDER = "--all or --include widens the scope"
 
 
 @dataclass(frozen=True)
@@ -107,49 +101,12 @@ def capture(
     if not quiet:
         for note in captured.notes:
             print(f"iotrace: note: {printable(note)}", file=sys.stderr)
-        describe(captured.trace, output, _narrowed_by(scope.include) if scope.include else WIDER)
+        describe_trace(
+            captured.trace, output, _narrowed_by(scope.include) if scope.include else WIDER
+        )
     return captured.status
 
 
 def _narrowed_by(globs: list[str]) -> str:
     given = " ".join(f"--include {shlex.quote(glob)}" for glob in globs)
     return f"{printable(given)} narrowed it: widen or drop that"
-
-
-def describe(trace: Trace, output: Path, if_empty: str = WIDER) -> None:
-    """Say on stderr what is in a trace, whether it is complete, and what to type next.
-
-    Args:
-        trace: the trace.
-        output: where it is.
-        if_empty: what to do about a trace without requests.
-    """
-    summary = summarize(trace)
-    if not summary.requests:
-        seen = f"no file in scope was touched; {if_empty}"
-    else:
-        parts = [
-            f"{format_bytes(size_bytes)} {verb}{f' at {rate}' if size_bytes else ''}"
-            for size_bytes, verb, rate in (
-                (
-                    summary.bytes_written,
-                    "written",
-                    format_rate(summary.bytes_written, summary.write_seconds),
-                ),
-                (
-                    summary.bytes_read,
-                    "read",
-                    format_rate(summary.bytes_read, summary.read_seconds),
-                ),
-            )
-        ]
-        seen = f"{', '.join(parts)} on {plural(len(summary.files), 'file')}"
-    print(f"iotrace: {seen}; {_completeness(summary.problems)}", file=sys.stderr)
-    say_next("show", as_uri(output))
-
-
-def _completeness(problems: tuple[str, ...]) -> str:
-    if not problems:
-        return "complete"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"INCOMPLETE: {printable(problems[0])}{more}"

@@ -14,7 +14,7 @@ from iotrace.capture.mounts import find_mounts
 from iotrace.capture.preload import library_path
 from iotrace.replay.loop import liburing_version, probe_uring
 from iotrace.replay.target import probe_target
-from iotrace.tools.arguments import ForceOption, JsonOption
+from iotrace.tools.arguments import ForceOption, JsonOption, root_option
 from iotrace.tools.checkup import (
     Check,
     Status,
@@ -37,9 +37,7 @@ _STYLES = {Status.OK: "green", Status.NOTE: "yellow", Status.FAIL: "bold red"}
 
 
 def doctor(
-    root: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder whose storage is looked at.")
-    ] = Path("."),
+    root: Annotated[Path, root_option("Folder whose storage is looked at.")] = Path("."),
     python: Annotated[
         str, typer.Option(metavar="EXE", help="Interpreter of the jobs you will capture.")
     ] = sys.executable,
@@ -55,8 +53,6 @@ def doctor(
       iotrace doctor
       iotrace doctor --root /lustre/scratch --python ~/venv/bin/python
     """
-    if not root.is_dir():
-        raise IotraceError(f"no folder {root}; name an existing one with --root")
     if shutil.which(python) is None:
         raise IotraceError(f"no interpreter {python}; name the job's own with --python")
     check_json(json_to, force=force)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
-from iotrace.tools.commands.capture import describe
+from iotrace.tools.new_trace import describe_trace
 from iotrace.tools.output import check_output, save_trace
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.merge import merge_traces
@@ -50,4 +50,4 @@ def merge(
     merged = merged.with_metadata(merged.metadata.with_history(entry))
     save_trace(merged, output, force=force)
     if not quiet:
-        describe(merged, output)
+        describe_trace(merged, output)

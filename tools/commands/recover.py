@@ -9,7 +9,7 @@ import typer
 
 from iotrace.capture import session
 from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
-from iotrace.tools.commands.capture import describe
+from iotrace.tools.new_trace import describe_trace
 from iotrace.tools.output import check_output, save_trace
 
 # The raw logs do not say what the scope was.
@@ -36,4 +36,4 @@ def recover(
     trace = session.recover(raw_dir)
     save_trace(trace, output, force=force)
     if not quiet:
-        describe(trace, output, _NARROWED)
+        describe_trace(trace, output, _NARROWED)

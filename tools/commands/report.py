@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from iotrace.replay.probe_cache import load_probe
-from iotrace.tools.arguments import ForceOption
+from iotrace.tools.arguments import ForceOption, root_option
 from iotrace.tools.output import check_output, save_text
 from iotrace.tools.report import sweep_page, trace_page
 from iotrace.tools.report_page import Page
@@ -39,7 +39,7 @@ def report(
     ] = None,
     root: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="The folder whose probe, if any, is put beside."),
+        root_option("The folder whose probe, if any, is put beside."),
     ] = Path("."),
     force: ForceOption = False,
 ) -> None:

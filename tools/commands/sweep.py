@@ -23,8 +23,14 @@ from iotrace.replay.sweep_result import Dropped, SweepResult
 from iotrace.replay.target import file_system_of
 from iotrace.replay.transforms.aggregate import LAYOUTS
 from iotrace.replay.workspace import peak_bytes
-from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
-from iotrace.tools.durations import format_duration, parse_duration
+from iotrace.tools.arguments import (
+    ForceOption,
+    JsonOption,
+    TraceArgument,
+    duration_option,
+    root_option,
+)
+from iotrace.tools.durations import format_duration
 from iotrace.tools.next_command import free_name, say_next
 from iotrace.tools.output import STDOUT, check_json, check_output, write_json
 from iotrace.tools.panels.shape import OpName
@@ -50,16 +56,11 @@ def sweep(
     trace: TraceArgument,
     budget: Annotated[
         float | None,
-        typer.Option(
-            parser=parse_duration,
-            metavar="TIME",
-            help="How long it may take: 90s, 5m, 1h.",
-            show_default="5m",
-        ),
+        duration_option(help="How long it may take: 90s, 5m, 1h.", default="5m"),
     ] = None,
     root: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Run in a fresh directory in DIR; write nothing else."),
+        root_option("Run in a fresh directory in DIR; write nothing else."),
     ] = Path("."),
     op: Annotated[OpName, typer.Option(help="Sweep the save, the restore or both.")] = OpName.ALL,
     output: Annotated[

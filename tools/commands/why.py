@@ -11,7 +11,7 @@ import typer
 from iotrace.replay.probe import Capability, probe
 from iotrace.replay.probe_cache import load_probe, save_probe
 from iotrace.tools.advice.advise import advise
-from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
+from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument, root_option
 from iotrace.tools.next_command import say_next
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.progress import progress
@@ -26,10 +26,9 @@ def why(
     trace: TraceArgument,
     root: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR",
-            help="The folder whose storage the requests are held against; it is probed for a "
-            "few seconds, once a week.",
+        root_option(
+            "The folder whose storage the requests are held against; it is probed for a few "
+            "seconds, once a week."
         ),
     ] = Path("."),
     no_probe: Annotated[
@@ -64,7 +63,7 @@ def why(
     advice = advise(trace, verdict, storage)
     if json_to != STDOUT:
         print_verdict(Terminal(), trace, recording.metadata, verdict, advice, storage)
-        if verdict.findings:
+        if storage is not None or no_probe:  # else nothing can be written there
             say_next("sweep", trace, "--budget", "5m", *_root(root))
     if json_to is not None:
         write_json(to_json(trace, verdict, advice, storage), json_to)

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from typer import Option
 
 from iotrace.replay.options import MAX_QUEUE_DEPTH, ReplayOptions
-from iotrace.tools.durations import parse_duration
+from iotrace.tools.arguments import duration_option, root_option
 from iotrace.traces.errors import PlanError
 
 
@@ -59,12 +59,11 @@ class RunPanel:
         ),
     ] = None
     timeout: Annotated[
-        float,
-        Option(
-            metavar="SECONDS",
-            help="Give up on workers when no request was completed for so long.",
+        float | None,
+        duration_option(
+            help="Give up on workers when no request was completed for so long.", default="5m"
         ),
-    ] = 300.0
+    ] = None
     timing: Annotated[
         TimingName,
         Option(
@@ -78,11 +77,8 @@ class RunPanel:
     ] = 1.0
     rtt: Annotated[
         float | None,
-        Option(
-            parser=parse_duration,
-            metavar="TIME",
-            help="Let each request take so much longer, as over a network: 1ms.",
-            show_default="none",
+        duration_option(
+            help="Let each request take so much longer, as over a network: 1ms.", default="none"
         ),
     ] = None
     allocate: Annotated[
@@ -92,7 +88,7 @@ class RunPanel:
             "which is timed apart."
         ),
     ] = AllocateName.POOLED
-    repeat: Annotated[int, Option(metavar="N", min=1, help="Runs, after a warm-up.")] = 1
+    repeat: Annotated[int, Option(metavar="N", min=1, help="Runs; several after a warm-up.")] = 1
     warm: Annotated[bool, Option("--warm", help="Leave files in the page cache before reads.")] = (
         False
     )
@@ -117,7 +113,7 @@ class PlacePanel:
 
     root: Annotated[
         Path,
-        Option(metavar="DIR", help="Make a fresh directory in DIR and write nothing outside it."),
+        root_option("Make a fresh directory in DIR and write nothing outside it."),
     ] = Path(".")
     keep: Annotated[bool, Option("--keep", help="Leave the replayed files there.")] = False
 
@@ -148,7 +144,7 @@ def replay_options(run: RunPanel, place: PlacePanel, needed: str | None = None) 
         executor=ExecutorName.NULL.value if dry else executor,
         queue_depth=run.queue_depth,
         workers=run.workers,
-        timeout_seconds=run.timeout,
+        timeout_seconds=run.timeout or ReplayOptions.timeout_seconds,
         allocate=run.allocate.value,
         round_trip_seconds=run.rtt or 0.0,
         timing=run.timing.value,

@@ -1,0 +1,54 @@
+"""What is said of a trace that was made: its bytes, its gaps, and what to type next."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from iotrace.tools.next_command import say_next
+from iotrace.tools.render import format_bytes, format_rate, printable
+from iotrace.traces.stores import as_uri
+from iotrace.traces.summary import summarize
+from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
+
+WIDER = "--all or --include widens the scope"
+
+
+def describe_trace(trace: Trace, output: Path, if_empty: str = WIDER) -> None:
+    """Say on stderr what is in a trace, whether it is complete, and what to type next.
+
+    Args:
+        trace: the trace.
+        output: where it is.
+        if_empty: what to do about a trace without requests.
+    """
+    summary = summarize(trace)
+    if not summary.requests:
+        seen = f"no file in scope was touched; {if_empty}"
+    else:
+        parts = [
+            f"{format_bytes(size_bytes)} {verb}{f' at {rate}' if size_bytes else ''}"
+            for size_bytes, verb, rate in (
+                (
+                    summary.bytes_written,
+                    "written",
+                    format_rate(summary.bytes_written, summary.write_seconds),
+                ),
+                (
+                    summary.bytes_read,
+                    "read",
+                    format_rate(summary.bytes_read, summary.read_seconds),
+                ),
+            )
+        ]
+        seen = f"{', '.join(parts)} on {plural(len(summary.files), 'file')}"
+    print(f"iotrace: {seen}; {_completeness(summary.problems)}", file=sys.stderr)
+    say_next("show", as_uri(output))
+
+
+def _completeness(problems: tuple[str, ...]) -> str:
+    if not problems:
+        return "complete"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"INCOMPLETE: {printable(problems[0])}{more}"
