@@ -9,7 +9,7 @@ from iotrace.replay.content import find_content
 from iotrace.replay.file_table import FileTable, Naming
 from iotrace.replay.files import describe_files
 from iotrace.replay.instances import Instances, find_instances
-from iotrace.replay.job import MAX_OFFSET_BYTES, REQUEST, Op, SyncKind
+from iotrace.replay.job import MAX_OFFSET_BYTES, Op, SyncKind
 from iotrace.replay.plan import Applied, Note, Plan, Stream
 from iotrace.replay.recorded import (
     NOTHING_TO_REPLAY,
@@ -19,6 +19,7 @@ from iotrace.replay.recorded import (
     recorded_requests,
 )
 from iotrace.replay.relocation import Relocation
+from iotrace.replay.rows import ROW
 from iotrace.replay.tensors import hosts_of, plan_from_tensors
 from iotrace.traces.errors import PlanError
 from iotrace.traces.trace import Trace
@@ -201,7 +202,7 @@ def _requests(
     source = np.where(rows < 0, -1 - rows, rows)
     added = rows < 0
     op = np.where(added, Op.OPEN, recorded.op[source])
-    requests = np.zeros(len(rows), REQUEST)
+    requests = np.zeros(len(rows), ROW)
     requests["op"] = op
     requests["source_row"] = np.where(added, -1, recorded.row[source])
     requests["handle"] = handles

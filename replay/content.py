@@ -32,7 +32,7 @@ def find_content(requests: Rows, moved: Ints, is_new: Mask, file_count: int) -> 
     transfer that was short for another reason moves what it moved.
 
     Args:
-        requests: REQUEST rows in order of issue.
+        requests: ROW rows in order of issue.
         moved: bytes each moved.
         is_new: opens that are known to make their file.
         file_count: number of files.

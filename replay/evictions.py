@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.files import follow
-from iotrace.replay.job import DATA_OPS, REQUEST, Op
+from iotrace.replay.job import DATA_OPS, Op
 from iotrace.replay.names import Names
 from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.rows import ROW
 from iotrace.traces.phases import Phase
 
 
@@ -18,7 +19,7 @@ class Evictions:
 
     Attributes:
         place: index of the request that each one comes right before.
-        requests: REQUEST rows.
+        requests: ROW rows.
         is_barrier: which ones everything later waits for: the last before each load.
         paths: the plan's, and after them names that only evictions use.
     """
@@ -36,7 +37,7 @@ def find_evictions(requests: Rows, paths: tuple[str, ...]) -> Evictions:
     as it was prepared; a file written during the load is evicted right before its first read.
 
     Args:
-        requests: REQUEST rows in order of issue.
+        requests: ROW rows in order of issue.
         paths: names that their `path` and `target` index.
     """
     loads = np.flatnonzero(requests["phase"] == Phase.LOAD)
@@ -53,7 +54,7 @@ def find_evictions(requests: Rows, paths: tuple[str, ...]) -> Evictions:
     path, paths = _names(requests, paths, file[used], place[used])
     order, path = used[path >= 0], path[path >= 0]
     place, is_late = place[order], is_late[order]
-    rows = np.zeros(len(order), REQUEST)
+    rows = np.zeros(len(order), ROW)
     for name in ("handle", "target", "source_row", "step"):
         rows[name] = -1
     rows["op"], rows["file"], rows["path"] = Op.EVICT, file[order], path

@@ -27,7 +27,7 @@ def find_fences(
     """Return the domain and the `Fence` of each request.
 
     Args:
-        requests: REQUEST rows in order of issue.
+        requests: request rows in order of issue.
         pieces: what they index, of the plan's kinds.
         file_count: number of files.
         queue_depth: requests in flight per stream; with one, a stream's own order is enough for

@@ -62,7 +62,7 @@ def describe_files(
     """Return the FileSpec of each file.
 
     Args:
-        requests: REQUEST rows in order of issue.
+        requests: ROW rows in order of issue.
         paths: names that the requests' `path` and `target` index.
         initial_bytes: per file, recorded bytes that must be there before the run.
         relocation: where recorded extents lie.

@@ -255,7 +255,6 @@ def _request_problems(job: Job) -> Iterator[str]:
 
 
 def _piece_problems(job: Job) -> Iterator[str]:
-    data = job.requests[np.isin(job.requests["op"], DATA_OPS)]
     pieces = job.pieces
     for name in ("offset", "length"):
         if np.any((pieces[name] < 0) | (pieces[name] > MAX_OFFSET_BYTES)):
@@ -263,18 +262,20 @@ def _piece_problems(job: Job) -> Iterator[str]:
             return
     if np.any(pieces["file"] < -2):
         yield "a piece's file is out of range"
-    first, count = data["first_piece"], data["piece_count"].astype(np.int64)
+    data = np.isin(job.requests["op"], DATA_OPS)
+    first, count = job.requests["first_piece"][data], job.requests["piece_count"][data]
     if np.any((first < 0) | (count < 0) | (first > len(pieces)) | (count > len(pieces) - first)):
         yield "pieces out of range"
         return
+    end, length = first + count, job.requests["length"][data]
     # Modulo 2**64: a sum that wraps and still equals `length` needs 8 EiB of pieces,
     # which the exact float sum beside it excludes.
-    total = np.r_[np.uint64(0), np.cumsum(pieces["length"].astype(np.uint64))]
-    rough = np.r_[0.0, np.cumsum(pieces["length"].astype(np.float64))]
-    end = first + count
-    if np.any(total[end] - total[first] != data["length"].astype(np.uint64)) or np.any(
-        rough[end] - rough[first] > 2.0**62
-    ):
+    total = np.zeros(len(pieces) + 1, np.uint64)
+    np.cumsum(pieces["length"], out=total[1:], dtype=np.uint64)
+    wrong = np.any(total[end] - total[first] != length.astype(np.uint64))
+    rough = total.view(np.float64)
+    np.cumsum(pieces["length"], out=rough[1:], dtype=np.float64)
+    if wrong or np.any(rough[end] - rough[first] > 2.0**62):
         yield "the pieces of a request do not add up to its length"
 
 

@@ -53,21 +53,39 @@ def all_but(count: int, chosen: Ints) -> Ints:
     return np.flatnonzero(rest)
 
 
-def packed(requests: Rows, pieces: Rows) -> Rows:
-    """Return the pieces of `requests`, in that order, without empty ones."""
-    chosen = pieces[spread(requests["first_piece"], requests["piece_count"].astype(np.int64))]
-    return chosen[chosen["length"] > 0]
+def packed(requests: Rows, pieces: Rows, chosen: Ints | None = None) -> Rows:
+    """Return the pieces of the chosen requests (None: all), in that order, without empty ones."""
+    counts = _column(requests, "piece_count", chosen).astype(np.int64)
+    line = pieces[spread(_column(requests, "first_piece", chosen), counts)]
+    some = line["length"] > 0
+    return line if some.all() else line[some]
 
 
-def pieces_in_place(requests: Rows, pieces: Rows) -> tuple[Rows, Ints, Ints]:
-    """Return the pieces of `requests`, the request each belongs to, and its offset in the file."""
-    counts = requests["piece_count"].astype(np.int64)
-    line = pieces[spread(requests["first_piece"], counts)]
-    owner = np.repeat(np.arange(len(requests), dtype=np.int64), counts)
-    begin = np.cumsum(line["length"]) - line["length"]
-    first = (np.cumsum(counts) - counts)[owner]
-    into = begin - begin[first] if len(line) else begin
-    return line, owner, requests["offset"][owner] + into
+def pieces_in_place(
+    requests: Rows, pieces: Rows, chosen: Ints | None = None
+) -> tuple[Rows, Ints, Ints]:
+    """Return the pieces of requests, the request each belongs to, and its offset in the file.
+
+    Args:
+        requests: what has pieces.
+        pieces: what it indexes.
+        chosen: which requests; None: all. Owners are places in it.
+    """
+    counts = _column(requests, "piece_count", chosen).astype(np.int64)
+    line = pieces[spread(_column(requests, "first_piece", chosen), counts)]
+    owner = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    place = np.cumsum(line["length"]) - line["length"]
+    first = np.cumsum(counts) - counts
+    # What lies before a request's first piece on the line is taken off again.
+    shift = _column(requests, "offset", chosen)
+    shift = shift - (place[first.clip(max=len(place) - 1)] if len(place) else 0)
+    place += shift[owner]
+    return line, owner, place
+
+
+def _column(rows: Rows, name: str, chosen: Ints | None) -> Ints:
+    column: Ints = rows[name]
+    return column if chosen is None else column[chosen]
 
 
 def make_pieces(file: npt.ArrayLike, offset: npt.ArrayLike, length: npt.ArrayLike) -> Rows:
@@ -84,7 +102,7 @@ def append_pieces(requests: Rows, pieces: Rows, to: Rows) -> tuple[Rows, Rows]:
     own = pieces[spread(requests["first_piece"], counts)]
     requests = requests.copy()
     requests["first_piece"] = np.cumsum(counts) - counts + len(to)
-    return requests, np.concatenate([to, own])
+    return requests, np.concatenate([to, own]) if len(own) else to
 
 
 def positions(line: Rows) -> Ints:
@@ -111,6 +129,9 @@ def cut(line: Rows, bounds: Ints) -> tuple[Rows, Ints, Ints]:
     """
     at = positions(line)
     cuts = distinct(np.concatenate([at, bounds]))
+    if len(cuts) == len(at):  # all bounds are between pieces
+        places = np.searchsorted(at, bounds)
+        return line, places[:-1], np.diff(places)
     source = np.searchsorted(at, cuts[:-1], side="right") - 1
     pieces = line[source]
     recorded = pieces["file"] >= 0

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.files import FileSpec, describe_files, initial_extents
-from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, PIECE, REQUEST, Op
+from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, PIECE, Op
 from iotrace.replay.pieces import (
     PADDING,
     Rows,
@@ -17,6 +17,7 @@ from iotrace.replay.pieces import (
     spread,
 )
 from iotrace.replay.relocation import Relocation
+from iotrace.replay.rows import ROW
 from iotrace.traces.errors import PlanError
 
 _BY_HANDLE = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.ALLOCATE)
@@ -93,7 +94,7 @@ class Plan:
         files: what must be there before and what will be there after, per file index.
         paths: names relative to the root, indexed by the requests' `path` and `target`.
         streams: who issued the requests, indexed by their `stream`.
-        requests: read-only REQUEST rows in order of issue; `due_ns` and `think_ns` hold the
+        requests: read-only ROW rows in order of issue; `due_ns` and `think_ns` hold the
             recorded times; the fence columns are left to `schedule`.
         pieces: read-only PIECE rows; a negative `file` is one of the kinds in `pieces.py`.
         relocation: where the recorded extents lie now.
@@ -172,7 +173,7 @@ class Plan:
 
         Args:
             applied: the entry for the history.
-            requests: REQUEST rows in order of issue.
+            requests: ROW rows in order of issue.
             pieces: what they index.
             relocation: where recorded extents lie.
             initial_bytes: per file, recorded bytes to be there before the run; as many as there
@@ -236,7 +237,7 @@ class Plan:
             raise PlanError(f"this plan cannot be replayed: {problem}; please report it")
 
     def _problems(self) -> Iterator[str]:
-        if self.requests.dtype != REQUEST or self.pieces.dtype != PIECE:
+        if self.requests.dtype != ROW or self.pieces.dtype != PIECE:
             yield "its arrays are not of requests and pieces"
             return
         yield from self._range_problems()

@@ -111,6 +111,8 @@ class Relocation:
         known = np.isin(file, self.files())
         plain = extents[~known]
         moved = self._split_moved(extents[known], file[known], offset[known], length[known])
+        if not len(plain):
+            return Segments(*moved)
         parts = Segments(
             *(
                 np.concatenate(pair)
@@ -134,9 +136,9 @@ class Relocation:
         self, extents: Ints, file: npt.NDArray[np.integer], offset: Ints, length: Ints
     ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
         first = self._place(file, offset).clip(0)
-        count = self._place(file, offset + length - 1) - first + 1
-        owner = np.repeat(np.arange(len(file)), count.clip(0))
-        rows = self.entries[spread(first, count.clip(0))]
+        count = (self._place(file, offset + length - 1) - first + 1).clip(0)
+        owner = np.repeat(np.arange(len(file)), count)
+        rows = self.entries[spread(first, count)]
         start = np.maximum(rows["offset"], offset[owner])
         end = np.minimum(rows["offset"] + rows["length"], (offset + length)[owner])
         keep = (rows["file"] == file[owner]) & (end > start)
@@ -186,14 +188,14 @@ class Relocation:
     def _place(self, file: npt.NDArray[np.integer], offset: Ints) -> Ints:
         """Return the index of the last entry at or before each byte, or -1."""
         rows = self.entries
-        keys = np.concatenate([rows["file"], file])
-        offsets = np.concatenate([rows["offset"], offset])
-        asked = np.arange(len(keys)) >= len(rows)
-        order = np.lexsort((asked, offsets, keys))
-        seen = np.cumsum(~asked[order]) - 1
-        place = np.empty(len(keys), np.int64)
-        place[order] = seen
-        return place[len(rows) :]
+        # File and offset in one number: an offset counts by how many of the entries' are below.
+        offsets = np.unique(rows["offset"])
+        scale = len(offsets) + 1
+        keys = rows["file"] * np.int64(scale) + np.searchsorted(
+            offsets, rows["offset"], side="right"
+        )
+        asked = file * np.int64(scale) + np.searchsorted(offsets, offset, side="right")
+        return np.searchsorted(keys, asked, side="right") - 1
 
 
 def _are_disjoint(file: npt.NDArray[np.int32], offset: Ints, length: Ints) -> bool:

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from iotrace.replay.evictions import find_evictions
 from iotrace.replay.fences import find_fences
 from iotrace.replay.job import PIECE, Fence, Job, Op, fence_counts
 from iotrace.replay.pieces import HOLE, Ints, Rows, request_index, spread
 from iotrace.replay.plan import Plan
+from iotrace.replay.rows import ROW, lowered
 from iotrace.traces.errors import PlanError
 
 TIMINGS = ("asap", "think", "recorded")
@@ -79,19 +81,23 @@ def schedule(
     return Schedule(job, origin)
 
 
-def _with_evictions(plan: Plan, warm: bool) -> tuple[Rows, Ints, Ints, tuple[str, ...]]:
+def _with_evictions(
+    plan: Plan, warm: bool
+) -> tuple[Rows, Ints, npt.NDArray[np.bool_], tuple[str, ...]]:
     """Return the requests with evictions among them, origins, which are barriers, and paths."""
     count = len(plan.requests)
     if warm:
-        return plan.requests.copy(), np.arange(count), np.zeros(count, np.int64), plan.paths
+        return lowered(plan.requests), np.arange(count), np.zeros(count, np.bool_), plan.paths
     evictions = find_evictions(plan.requests, plan.paths)
     added = len(evictions.requests)
-    when = np.concatenate([2 * evictions.place, 2 * np.arange(count) + 1])
-    order = np.argsort(when, kind="stable")
-    requests = np.concatenate([evictions.requests, plan.requests])[order]
-    origin = np.concatenate([np.full(added, -1), np.arange(count)])[order]
-    barrier = np.concatenate([evictions.is_barrier, np.zeros(count, np.bool_)])[order]
-    return requests, origin, barrier.astype(np.int64), evictions.paths
+    if not added:
+        return lowered(plan.requests), np.arange(count), np.zeros(count, np.bool_), plan.paths
+    origin = np.insert(np.arange(count), evictions.place, -1)
+    rows = np.empty(count + added, ROW)
+    rows[origin < 0], rows[origin >= 0] = evictions.requests, plan.requests
+    barrier = np.zeros(len(origin), np.bool_)
+    barrier[origin < 0] = evictions.is_barrier
+    return lowered(rows), origin, barrier, evictions.paths
 
 
 def _with_pieces(requests: Rows, pieces: Rows, checked: bool) -> tuple[Rows, Rows]:
@@ -119,6 +125,9 @@ def _absorb(owner: Ints, line: Rows, of_read: Ints) -> tuple[Ints, Rows]:
         return owner, line
     payload = line["file"] >= 0
     new_request = np.concatenate([[True], owner[1:] != owner[:-1]])
+    if new_request.all():
+        line["file"][~payload], line["offset"][~payload] = _ZEROS, 0
+        return owner, line
     seen = np.cumsum(payload & of_read)
     seen_before = seen - (payload & of_read)
     at_start = np.maximum.accumulate(np.where(new_request, seen_before, 0))

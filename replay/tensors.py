@@ -7,11 +7,12 @@ import numpy.typing as npt
 
 from iotrace.replay.content import find_content
 from iotrace.replay.files import describe_files
-from iotrace.replay.job import MAX_OFFSET_BYTES, REQUEST, Op
+from iotrace.replay.job import MAX_OFFSET_BYTES, Op
 from iotrace.replay.paths import rebase
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Applied, Note, Plan, Stream
 from iotrace.replay.relocation import Relocation
+from iotrace.replay.rows import ROW
 from iotrace.traces.errors import PlanError
 from iotrace.traces.phases import Phase
 from iotrace.traces.trace import Trace
@@ -108,7 +109,7 @@ def _requests(
     place[order] = np.arange(len(order))
 
     count, rows = len(first), len(group)
-    requests = np.zeros(rows + 2 * count, REQUEST)
+    requests = np.zeros(rows + 2 * count, ROW)
     source = np.concatenate([np.arange(rows), first, first])
     in_group = np.concatenate([place[group], place, place])
     rank = np.repeat([1, 0, 2], [rows, count, count])

@@ -23,6 +23,6 @@ class NullExecutor:
         timings = np.zeros(len(job.requests), TIMING)
         timings["start_ns"] = timings["end_ns"] = now
         data = np.isin(job.requests["op"], DATA_OPS)
-        timings["result"] = np.where(data, job.requests["length"], 0)
+        timings["result"][data] = job.requests["length"][data]
         timings.flags.writeable = False
         return Run(timings, LoopReport(start_ns=now, end_ns=now))

@@ -71,55 +71,56 @@ class Coalesce:
         order, chain = adjacent(plan)
         if not len(order):
             return plan.derive(applied, requests)
-        members = requests[order]
-        starts = np.cumsum(members["length"]) - members["length"]
-        cuts = self._cuts(members, chain, starts)
-        bounds = np.append(distinct(cuts), int(members["length"].sum()))
+        offset, length = requests["offset"][order], requests["length"][order]
+        starts = np.cumsum(length) - length
+        bounds = np.append(distinct(self._cuts(offset, length, chain, starts)), length.sum())
         first = np.searchsorted(starts, bounds[:-1], side="right") - 1
         last = np.searchsorted(starts, bounds[1:] - 1, side="right") - 1
-        reads = members["op"][first] == Op.READ
+        reads = requests["op"][order[first]] == Op.READ
         parent = order[np.where(reads, first, last)]
-        offset = members["offset"][first] + bounds[:-1] - starts[first]
-        line = packed(members, plan.pieces)
-        rows, pieces = recut(requests, line, bounds, parent, offset)
-        _carry(rows, members, starts, bounds)
+        at = offset[first] + bounds[:-1] - starts[first]
+        del offset, chain
+        line = packed(requests, plan.pieces, order)
+        rows, pieces = recut(requests, line, bounds, parent, at)
+        _carry(rows, requests, order, starts, starts + length, bounds)
         rows["gather"] = np.where(first == last, rows["gather"], GATHERS.index(self.gather))
         others = all_but(len(requests), order)
         return plan.derive(applied, merge((rows, parent, 0), (requests[others], others, 0)), pieces)
 
-    def _cuts(self, members: Rows, chain: Ints, starts: Ints) -> Ints:
+    def _cuts(self, offset: Ints, length: Ints, chain: Ints, starts: Ints) -> Ints:
         """Return the positions on the line at which a request begins."""
         fresh = np.concatenate([[True], chain[1:] != chain[:-1]])
         joints = np.flatnonzero(~fresh)
         if not len(joints):
             return starts
-        edge, at = members["offset"][joints], starts[joints]
-        down = edge // self.size_bytes * self.size_bytes
+        edge, of = offset[joints], chain[joints]
+        # Of the joints in one block of a chain, the last tells whether the block is cut up.
+        block = edge // self.size_bytes
+        ends = np.append((block[1:] != block[:-1]) | (of[1:] != of[:-1]), True)
+        edge, of, down = edge[ends], of[ends], block[ends] * self.size_bytes
         up = down + np.where(edge > down, self.size_bytes, 0)
         begin = np.flatnonzero(fresh)
-        low = members["offset"][begin][chain[joints]]
-        length = np.add.reduceat(members["length"], begin)
-        high = low + length[chain[joints]]
-        cuts = np.concatenate([at + down - edge, at + up - edge])
-        inside = np.concatenate([down > low, up < high])
-        owner = np.concatenate([chain[joints], chain[joints]])
+        low = offset[begin]
+        shift = (starts[begin] - low)[of]
+        high = (low + np.add.reduceat(length, begin))[of]
+        cuts = np.concatenate([down + shift, up + shift])
+        inside = np.concatenate([down > low[of], up < high])
         cuts, kept = np.unique(cuts[inside], return_index=True)
-        owner = owner[inside][kept]
-        joined = np.bincount(owner, minlength=len(begin)) + 1
-        size = np.bincount(chain)
-        pays = joined <= size
+        owner = np.concatenate([of, of])[inside][kept]
+        pays = np.bincount(owner, minlength=len(begin)) + 1 <= np.bincount(chain)
         return np.concatenate([starts[fresh | ~pays[chain]], cuts[pays[owner]]])
 
 
-def _carry(rows: Rows, members: Rows, starts: Ints, bounds: Ints) -> None:
+def _carry(rows: Rows, requests: Rows, order: Ints, starts: Ints, ends: Ints, bounds: Ints) -> None:
     """Give each new request the pauses of its parts, and their leave to be short."""
-    ends = starts + members["length"]
-    reads = members["op"] == Op.READ
-    into = np.searchsorted(bounds, np.where(reads, starts, ends - 1), side="right") - 1
+    pauses = requests["think_ns"][order]
+    paused = np.flatnonzero(pauses)
+    reads = requests["op"][order[paused]] == Op.READ
+    at = np.where(reads, starts[paused], ends[paused] - 1)
     think_ns = np.zeros(len(rows), np.int64)
-    np.add.at(think_ns, into, members["think_ns"])
+    np.add.at(think_ns, np.searchsorted(bounds, at, side="right") - 1, pauses[paused])
     rows["think_ns"] = think_ns
-    short = np.flatnonzero(members["may_be_short"])
+    short = np.flatnonzero(requests["may_be_short"][order])
     rows["may_be_short"] = 0
     first = np.searchsorted(bounds, starts[short], side="right") - 1
     last = np.searchsorted(bounds, ends[short] - 1, side="right") - 1

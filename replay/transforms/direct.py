@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.files import growth_of, resets_of
-from iotrace.replay.job import REQUEST, Op
+from iotrace.replay.job import Op
 from iotrace.replay.pieces import (
     NEIGHBOUR,
     PADDING,
@@ -20,6 +20,7 @@ from iotrace.replay.pieces import (
     surround,
 )
 from iotrace.replay.plan import Applied, Note, Plan
+from iotrace.replay.rows import ROW
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
 
@@ -183,7 +184,7 @@ def _cut_backs(requests: Rows, padded: Ints) -> tuple[Rows, Ints]:
     key = np.append(keys, -1)[following]
     place = np.where(key // count == own, key % count, len(requests))
     _, kept = np.unique(np.stack([own, place]), axis=1, return_index=True)
-    rows = np.zeros(len(kept), REQUEST)
+    rows = np.zeros(len(kept), ROW)
     source = requests[padded[kept]]
     for name in ("file", "handle", "stream", "step", "phase"):
         rows[name] = source[name]

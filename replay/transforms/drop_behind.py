@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.replay.job import REQUEST, Op
+from iotrace.replay.job import Op
 from iotrace.replay.plan import Applied, Plan
+from iotrace.replay.rows import ROW
 from iotrace.replay.transforms.reshape import merge
 
 
@@ -31,7 +32,7 @@ class DropBehind:
         written = np.bincount(requests["handle"][writes], minlength=plan.handle_count) > 0
         at = np.flatnonzero(requests["op"] == Op.CLOSE)
         at = at[written[requests["handle"][at]]]
-        rows = np.zeros(len(at), REQUEST)
+        rows = np.zeros(len(at), ROW)
         for name in ("file", "handle", "stream", "step", "phase", "due_ns"):
             rows[name] = requests[name][at]
         rows["path"] = rows["target"] = rows["source_row"] = -1

@@ -7,10 +7,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.job import REQUEST, Op, SyncKind
+from iotrace.replay.job import Op, SyncKind
 from iotrace.replay.lifetimes import Lifetimes
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.plan import Plan
+from iotrace.replay.rows import ROW
 from iotrace.replay.transforms.layout import Layout
 from iotrace.replay.transforms.naming import NewNames
 from iotrace.replay.transforms.sessions import Sessions, is_durable
@@ -47,8 +48,11 @@ class Frame:
     holed: Mask
 
     def uses(self) -> tuple[Rows, Ints]:
-        """Return what is done through the new handles: of the syncs, each session's last."""
-        rows = self.rows.copy()
+        """Return what is done through the new handles: of the syncs, each session's last.
+
+        This turns `rows` into it, for want of memory: ask for it last.
+        """
+        rows = self.rows
         rows["handle"] = self.plan.handle_count + self.sessions.of_row
         durable = is_durable(rows)
         last = self.sessions.last_of(durable)
@@ -60,6 +64,8 @@ class Frame:
         )
         keep = ~durable
         keep[last] = True
+        if keep.all():
+            return rows, self.at
         return rows[keep], self.at[keep]
 
     def opens(self) -> tuple[Rows, Ints]:
@@ -107,7 +113,7 @@ class Frame:
         new = np.flatnonzero(self.lifetimes.end >= 0)
         at = self.lifetimes.end[new]
         source = self.plan.requests[at]
-        rows = np.zeros(len(new), REQUEST)
+        rows = np.zeros(len(new), ROW)
         for name in ("stream", "step", "phase", "due_ns"):
             rows[name] = source[name]
         rows["handle"] = rows["target"] = rows["source_row"] = -1
@@ -183,7 +189,7 @@ class Frame:
 
     def _framed(self, source: Rows, op: Op) -> Rows:
         """Return a request per session with what `source` has besides places."""
-        rows = np.zeros(len(source), REQUEST)
+        rows = np.zeros(len(source), ROW)
         for name in ("file", "stream", "step", "phase", "due_ns"):
             rows[name] = source[name]
         rows["path"] = rows["target"] = rows["source_row"] = -1

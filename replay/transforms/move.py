@@ -48,15 +48,22 @@ class Move:
         del data, data_at  # most of the memory by then, and all of it is in `rows`
         relocation = plan.relocation.compose(self.layout.step).joined()
         frame = self._frame(rows, at, relocation, holed)
+        around = (
+            (*frame.opens(), -2),
+            (*frame.sizes(), -1),
+            (*frame.closes(), 1),
+            (*frame.unlinks(), 2),
+        )
+        renames = frame.renames()
         rows, at = frame.uses()
         whole = np.flatnonzero(moved & _is_whole_sync(old))
         apart = old[whole]
         apart["file"] = apart["handle"] = apart["path"] = -1
         others = np.flatnonzero(~moved)
-        others = others[without_empty_directories(old[others], old[moved], plan.paths)]
-        stay = old[others]
-        stay, pieces = append_pieces(stay, plan.pieces, pieces)
-        kept = ((stay, others), (apart, whole), (rows, at), frame.renames())
+        lost = old[moved & (old["path"] >= 0)]
+        others = others[without_empty_directories(old[others], lost, plan.paths)]
+        stay, pieces = append_pieces(old[others], plan.pieces, pieces)
+        kept = ((stay, others), (apart, whole), (rows, at), renames)
         dropped = np.ones(len(old), np.bool_)
         for _, places in kept:
             dropped[places] = False
@@ -64,15 +71,10 @@ class Move:
         for part, places in kept:
             begins = np.concatenate([[True], places[1:] != places[:-1]])[: len(places)]
             part["think_ns"] += np.where(begins, pauses[places], 0)
-        requests = merge(
-            *((part, places, 0) for part, places in kept),
-            (*frame.opens(), -2),
-            (*frame.sizes(), -1),
-            (*frame.closes(), 1),
-            (*frame.unlinks(), 2),
-        )
-        used = requests["handle"] >= 0
-        requests["handle"][used] = np.unique(requests["handle"][used], return_inverse=True)[1]
+        requests = merge(*((part, places, 0) for part, places in kept), *around)
+        paths = frame.paths
+        del rows, at, kept, frame  # what is left has room for the files' description
+        _number_handles(requests)
         none = np.zeros(len(self.layout.names), np.int64)
         return plan.derive(
             applied,
@@ -80,7 +82,7 @@ class Move:
             pieces,
             relocation,
             np.concatenate([plan.initial_bytes(), none]),
-            frame.paths,
+            paths,
         )
 
     def _is_moved(self) -> Mask:
@@ -121,12 +123,14 @@ class Move:
         """
         plan, wanted = self.plan, self.wanted
         old = plan.requests
-        line, owner, place = pieces_in_place(old[wanted.index], plan.pieces)
+        line, owner, place = pieces_in_place(old, plan.pieces, wanted.index)
         inside = (place < wanted.end[owner]) & (place >= wanted.start[owner])
         kept = inside & (line["length"] > 0)
-        line = line[kept]
-        stale = self._are_stale(line, wanted.file[owner[kept]], place[kept])
+        if not kept.all():
+            line, owner, place = line[kept], owner[kept], place[kept]
+        stale = self._are_stale(line, wanted.file[owner], place)
         line["file"][stale] = STALE
+        del owner, place, inside, kept
         parts = self.layout.step.joined().split(
             wanted.file, wanted.start, wanted.end - wanted.start
         )
@@ -192,6 +196,15 @@ class Move:
         rows["file"] = new[spread(first, count)] + len(self.plan.files)
         rows["path"] = -1
         return rows, at[owner]
+
+
+def _number_handles(requests: Rows) -> None:
+    """Number the handles anew, without gaps."""
+    used = requests["handle"] >= 0
+    is_used = np.zeros(int(requests["handle"].max(initial=-1)) + 1, np.bool_)
+    is_used[requests["handle"][used]] = True
+    number = np.cumsum(is_used) - 1
+    requests["handle"][used] = number[requests["handle"][used]]
 
 
 def _is_whole_sync(rows: Rows) -> Mask:

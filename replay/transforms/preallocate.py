@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.replay.files import growth_of, resets_of
-from iotrace.replay.job import REQUEST, Op
+from iotrace.replay.job import Op
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Applied, Plan
+from iotrace.replay.rows import ROW
 from iotrace.replay.transforms.reshape import merge
 
 
@@ -34,7 +35,7 @@ class Preallocate:
         plan.require_buffered("preallocate")
         requests = plan.requests.copy()
         at, size_bytes = _fresh_files(plan)
-        rows = np.zeros(len(at), REQUEST)
+        rows = np.zeros(len(at), ROW)
         for name in ("file", "handle", "stream", "step", "phase", "due_ns"):
             rows[name] = requests[name][at]
         rows["path"] = rows["target"] = rows["source_row"] = -1

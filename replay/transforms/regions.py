@@ -33,12 +33,13 @@ class Wanted:
     @classmethod
     def of(cls, plan: Plan, index: Ints) -> "Wanted":
         """Return what the requests at `index` want; reads that want nothing are left out."""
-        rows = plan.requests[index]
-        start = rows["offset"].copy()
-        end = rows["offset"] + rows["length"]
-        is_write = rows["op"] == Op.WRITE
+        requests = plan.requests
+        file = requests["file"][index].astype(np.int64)
+        start = requests["offset"][index]
+        end = start + requests["length"][index]
+        is_write = requests["op"][index] == Op.WRITE
         reads = np.flatnonzero(~is_write)
-        line, owner, place = pieces_in_place(rows[reads], plan.pieces)
+        line, owner, place = pieces_in_place(requests, plan.pieces, index[reads])
         kept = is_payload(line["file"]) & (line["length"] > 0)
         owner, place, length = owner[kept], place[kept], line["length"][kept]
         other = owner[1:] != owner[:-1]
@@ -48,9 +49,9 @@ class Wanted:
         start[reads[owner[first]]] = place[first]
         end[reads[owner[last]]] = (place + length)[last]
         some = end > start
-        return cls(
-            index[some], rows["file"][some].astype(np.int64), start[some], end[some], is_write[some]
-        )
+        if some.all():
+            return cls(index, file, start, end, is_write)
+        return cls(index[some], file[some], start[some], end[some], is_write[some])
 
 
 @dataclass(frozen=True, eq=False)

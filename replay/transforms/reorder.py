@@ -37,9 +37,9 @@ class Reorder:
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan in order of offsets."""
         requests = plan.requests
-        index, keys = exchangeable(plan)
-        in_time = np.lexsort((index, *keys))
-        by_offset = np.lexsort((index, requests["offset"][index], *keys))
+        index, key = exchangeable(plan)
+        in_time = np.argsort(key, kind="stable")
+        by_offset = np.lexsort((index, requests["offset"][index], key))
         places, sources = index[in_time], index[by_offset]
         rows = requests.copy()
         rows[places] = requests[sources]

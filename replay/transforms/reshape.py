@@ -34,27 +34,38 @@ def merge(*parts: tuple[Rows, Ints, int]) -> Rows:
     """
     least = min(part[2] for part in parts)
     span = max(part[2] for part in parts) - least + 1
-    # One stable sort of runs that are sorted already.
     keys = np.concatenate([part[1] * span + (part[2] - least) for part in parts])
-    place = np.empty(len(keys), np.int64)
-    place[np.argsort(keys, kind="stable")] = np.arange(len(keys))
-    # Rows are long: each part goes straight to its places, without a copy of all in between.
-    rows = np.empty(len(keys), parts[0][0].dtype)
-    ends = np.cumsum([len(part[0]) for part in parts])
-    for (own, _, _), end in zip(parts, ends.tolist(), strict=True):
-        rows[place[end - len(own) : end]] = own
-    return rows
+    return _placed([part[0] for part in parts], np.argsort(keys, kind="stable"))
 
 
 def in_order(*parts: tuple[Rows, Ints]) -> tuple[Rows, Ints]:
     """Return all rows in order of time, and the index in the old plan that each stands at."""
+    parts = tuple(part for part in parts if len(part[1])) or parts[:1]
     when = np.concatenate([part[1] for part in parts])
+    if len(parts) == 1 and np.all(when[1:] >= when[:-1]):
+        return parts[0][0], when
     order = np.argsort(when, kind="stable")
-    return np.concatenate([part[0] for part in parts])[order], when[order]
+    return _placed([part[0] for part in parts], order), when[order]
+
+
+def _placed(parts: list[Rows], order: Ints) -> Rows:
+    """Return the rows of all parts, one after the other, in `order`.
+
+    Rows are long: each part goes straight to its places, without a copy of all in between.
+    """
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    rows = np.empty(len(order), parts[0].dtype)
+    ends = np.cumsum([len(part) for part in parts])
+    for part, end in zip(parts, ends.tolist(), strict=True):
+        rows[place[end - len(part) : end]] = part
+    return rows
 
 
 def carried_think(requests: Rows, dropped: npt.NDArray[np.bool_]) -> Ints:
     """Return, per request, the pauses of the dropped ones right before it in its stream, in ns."""
+    if not np.any(requests["think_ns"][dropped]):
+        return np.zeros(len(requests), np.int64)
     order = np.argsort(requests["stream"], kind="stable")
     stream, kept = requests["stream"][order], ~dropped[order]
     own = np.where(kept, 0, requests["think_ns"][order])

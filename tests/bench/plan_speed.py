@@ -16,11 +16,12 @@ import numpy as np
 from iotrace.replay.executors.executor import LoopOptions
 from iotrace.replay.executors.null import NullExecutor
 from iotrace.replay.files import describe_files
-from iotrace.replay.job import REQUEST, Op
+from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape
 from iotrace.replay.pieces import make_pieces
 from iotrace.replay.plan import Applied, Plan, Stream
 from iotrace.replay.relocation import Relocation
+from iotrace.replay.rows import ROW
 from iotrace.replay.schedule import schedule
 from iotrace.replay.transforms.aggregate import Aggregate
 from iotrace.replay.transforms.coalesce import Coalesce
@@ -41,7 +42,7 @@ def make_plan(count: int) -> Plan:
     """Return a plan of about `count` writes, the ranks taking turns."""
     files = RANKS * FILES
     each = count // files + 2  # of a file: its open, its writes, its close
-    rows = np.zeros(files * each, REQUEST)
+    rows = np.zeros(files * each, ROW)
     place = np.arange(len(rows))
     rank = place % RANKS
     within = place // RANKS
@@ -88,7 +89,7 @@ def peak_bytes() -> int:
 def main() -> None:
     """Print a line per stage."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=10_000_000)
+    parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--null", action="store_true", help="only schedule, and run nothing")
     chosen = parser.parse_args()
     begin = time.monotonic()
