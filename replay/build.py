@@ -62,7 +62,7 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
     flags = _open_flags(recorded, instances)
     requests = _requests(recorded, instances, rows, namings, handles, flags)
     streams = _number_streams(recorded, rows, requests, hosts_of(trace))
-    is_new = (requests["op"] == Op.OPEN) & np.array([naming.is_new for naming in namings])
+    is_new = (requests["op"] == Op.OPEN) & (namings[3] > 0)
     content = find_content(requests, _moved(recorded, rows), is_new, table.file_count)
     notes = [*recorded.notes, *content.notes]
     notes += [Note(what, count) for what, count in sorted(table.surprises.items())]
@@ -89,51 +89,75 @@ def _named_paths(recorded: Recorded) -> list[str]:
 
 def _follow_names(
     recorded: Recorded, instances: Instances, table: FileTable
-) -> tuple[Ints, list[Naming], Ints]:
+) -> tuple[Ints, list[Ints], Ints]:
     """Walk over everything that has to do with names, in order.
 
     Returns:
-        The rows of the plan's requests (an implicit open as -1 - row of what it precedes), their
-        namings, and their handles.
+        The rows of the plan's requests (an implicit open as -1 - row of what it precedes), the
+        fields of their namings, and their handles.
     """
+    of_row = instances.of_row
     directory = np.zeros(len(instances.first_row) + 1, np.bool_)  # the last: of no open
-    directory[instances.of_row[is_directory_open(recorded)]] = True
-    skipped = directory[instances.of_row]
-    orphans = (instances.of_row < 0) & (recorded.op == Op.CLOSE)
-    implicit_before = set(instances.first_row[instances.is_implicit].tolist())
-
-    rows: list[int] = []
-    namings: list[Naming] = []
-    number: dict[int, int] = {}
-    opened: list[Naming] = []
-    columns = (
-        *(recorded.op, recorded.path, recorded.target, recorded.flags),
-        *(recorded.identity, instances.of_row),
-    )
-    for row, (op, path, target, flags, file, instance) in enumerate(
-        zip(*(column.tolist() for column in columns), strict=True)
+    directory[of_row[is_directory_open(recorded)]] = True
+    kept = ~directory[of_row] & ~((of_row < 0) & (recorded.op == Op.CLOSE))
+    before = np.zeros(len(recorded), np.bool_)
+    before[instances.first_row[instances.is_implicit]] = True
+    begins = kept & (before | (recorded.op == Op.OPEN))
+    opened = np.full(len(instances.first_row) + 1, -1)  # per open of the trace, its number here
+    opens, others = _Namings(), _Namings()
+    unknown: list[int] = []
+    walked = np.flatnonzero(begins | (kept & (of_row < 0)))
+    columns = (recorded.op, recorded.path, recorded.target, recorded.flags, recorded.identity)
+    for row, is_open, op, path, target, flags, file in zip(
+        *(walked.tolist(), begins[walked].tolist()),
+        *(column[walked].tolist() for column in columns),
+        strict=True,
     ):
-        if skipped[row] or orphans[row]:
-            continue
-        if row in implicit_before or op == Op.OPEN:
+        if is_open:
             name = _name_of_open(recorded, row, path, op, flags, table)
-            number[instance] = len(opened)
-            opened.append(table.open(name, 0 if flags == NULL or op != Op.OPEN else flags, file))
-            if op != Op.OPEN:
-                rows.append(-1 - row)
-                namings.append(opened[-1])
-        naming = (
-            opened[number[instance]]
-            if instance >= 0
-            else _naming(recorded.texts, table, op, path, target, flags)
-        )
-        if naming is not None:
-            rows.append(row)
-            namings.append(naming)
-    source = np.array([row if row >= 0 else -1 - row for row in rows], np.int64)
-    instance_of = instances.of_row[source]
-    handles = np.array([number.get(i, -1) for i in instance_of.tolist()], np.int64)
-    return np.array(rows, np.int64), namings, handles
+            opens.add(table.open(name, 0 if flags == NULL or op != Op.OPEN else flags, file))
+            continue
+        naming = _naming(recorded.texts, table, op, path, target, flags)
+        if naming is None:
+            unknown.append(row)
+        else:
+            others.add(naming)
+    kept[unknown] = False
+    opened[of_row[begins]] = np.arange(int(begins.sum()))
+    # An open that is not in the trace stands right before the request that it was found by.
+    added = np.flatnonzero(begins & before)
+    issued = np.flatnonzero(kept)
+    order = np.argsort(np.concatenate([2 * added, 2 * issued + 1]), kind="stable")
+    rows = np.concatenate([-1 - added, issued])[order]
+    handles = opened[of_row[np.where(rows < 0, -1 - rows, rows)]]
+    namings = others.spread(handles < 0)
+    for whole, part in zip(namings, opens.columns(), strict=True):
+        whole[handles >= 0] = part[handles[handles >= 0]]
+    return rows, namings, handles
+
+
+class _Namings:
+    """Namings as columns: file, path, target, and whether an open makes the file."""
+
+    def __init__(self) -> None:
+        self._fields: list[int] = []
+
+    def add(self, naming: Naming) -> None:
+        """Add one at the end."""
+        self._fields += (naming.file, naming.path, naming.target, naming.is_new)
+
+    def columns(self) -> list[Ints]:
+        """Return the fields of all, a column each."""
+        return list(np.array(self._fields, np.int64).reshape(-1, 4).T)
+
+    def spread(self, mask: npt.NDArray[np.bool_]) -> list[Ints]:
+        """Return the same columns with the rows where `mask` is true, and -1 elsewhere."""
+        columns = []
+        for column in self.columns():
+            whole = np.full(len(mask), -1)
+            whole[mask] = column
+            columns.append(whole)
+        return columns
 
 
 def _name_of_open(
@@ -195,7 +219,7 @@ def _requests(
     recorded: Recorded,
     instances: Instances,
     rows: Ints,
-    namings: list[Naming],
+    namings: list[Ints],
     handles: Ints,
     flags: Ints,
 ) -> npt.NDArray[np.void]:
@@ -206,8 +230,7 @@ def _requests(
     requests["op"] = op
     requests["source_row"] = np.where(added, -1, recorded.row[source])
     requests["handle"] = handles
-    for name in ("file", "path", "target"):
-        requests[name] = [getattr(naming, name) for naming in namings]
+    requests["file"], requests["path"], requests["target"], _ = namings
     by_handle = handles >= 0
     opens = op == Op.OPEN
     requests["path"][by_handle & ~opens] = -1

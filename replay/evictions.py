@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.files import follow
+from iotrace.replay.bindings import Bindings
 from iotrace.replay.job import DATA_OPS, Op
-from iotrace.replay.names import Names
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.rows import ROW
 from iotrace.traces.phases import Phase
@@ -51,7 +50,8 @@ def find_evictions(requests: Rows, paths: tuple[str, ...]) -> Evictions:
     place = np.where(is_late, reads[first], begins)
     used = np.flatnonzero(_last_before(requests, DATA_OPS, file, place) >= 0)
     used = used[np.argsort(place[used], kind="stable")]
-    path, paths = _names(requests, paths, file[used], place[used])
+    names = Bindings.of(requests, paths)
+    path = names.paths_at(file[used], place[used])
     order, path = used[path >= 0], path[path >= 0]
     place, is_late = place[order], is_late[order]
     rows = np.zeros(len(order), ROW)
@@ -60,7 +60,7 @@ def find_evictions(requests: Rows, paths: tuple[str, ...]) -> Evictions:
     rows["op"], rows["file"], rows["path"] = Op.EVICT, file[order], path
     rows["stream"] = requests["stream"][place]
     is_last = np.append(place[1:] != place[:-1], True)[: len(place)]
-    return Evictions(place, rows, is_last & ~is_late, paths)
+    return Evictions(place, rows, is_last & ~is_late, tuple(names.paths))
 
 
 def _last_before(requests: Rows, ops: tuple[Op, ...], file: Ints, place: Ints) -> Ints:
@@ -74,36 +74,3 @@ def _last_of(rows: Ints, files: Ints, file: Ints, place: Ints, count: int) -> In
     found = np.searchsorted(keys, file * (count + 1) + place) - 1
     key = keys[found.clip(0)] if len(keys) else np.zeros(len(file), np.int64)
     return np.where((found >= 0) & (key // (count + 1) == file), key % (count + 1), -1)
-
-
-def _names(
-    requests: Rows, paths: tuple[str, ...], file: Ints, place: Ints
-) -> tuple[Ints, tuple[str, ...]]:
-    """Return the path each file has at each place, ascending; -1 where nothing names it.
-
-    Also the paths, with those added that no request has.
-    """
-    indices = {path: index for index, path in enumerate(paths)}
-    names = Names()
-    named: dict[int, list[str]] = {}
-    rows = np.flatnonzero(requests["path"] >= 0)
-    bounds = np.searchsorted(rows, place)
-    columns = [requests[name][rows].tolist() for name in ("op", "file", "path", "target")]
-    found = np.full(len(file), -1)
-    at = 0
-    for query, (wanted, bound) in enumerate(zip(file.tolist(), bounds.tolist(), strict=True)):
-        for op, own, path, target in zip(*(column[at:bound] for column in columns), strict=True):
-            follow(names, op, own, paths[path], paths[target])
-            if own < 0 and op == Op.RENAME:
-                named = {}
-                for name, holder in names.items():
-                    named.setdefault(holder, []).append(name)
-            elif own >= 0:
-                named.setdefault(own, []).append(paths[target if target >= 0 else path])
-        at = max(at, bound)
-        known = named.get(wanted, [])
-        while known and names.file(known[-1]) != wanted:
-            known.pop()
-        if known:
-            found[query] = indices.setdefault(known[-1], len(indices))
-    return found, tuple(indices)

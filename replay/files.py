@@ -3,14 +3,17 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.bindings import Bindings
 from iotrace.replay.job import Op
-from iotrace.replay.names import Names
-from iotrace.replay.pieces import Rows
+from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.relocation import Relocation
+
+Mask = npt.NDArray[np.bool_]
 
 # A part of a file, and which recorded bytes lie there.
 EXTENT = np.dtype(
@@ -52,65 +55,106 @@ class FileSpec:
         return f"{self.path}: {' and '.join(verbs)}{before}, {after}"
 
 
+@dataclass(frozen=True, eq=False)
+class Files(Sequence[FileSpec]):
+    """The files of a plan: a column per field of FileSpec, and one FileSpec at a time.
+
+    Attributes:
+        paths: what the columns `path` and `final_path` index; -1 there: none.
+    """
+
+    paths: Sequence[str]
+    path: Ints
+    exists: Mask
+    initial_bytes: Ints
+    initial_size_bytes: Ints
+    final_bytes: Ints
+    final_path: Ints
+    written: Mask
+    read: Mask
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Files) else NotImplemented
+
+    @overload
+    def __getitem__(self, index: int) -> FileSpec: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[FileSpec, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> FileSpec | tuple[FileSpec, ...]:
+        if isinstance(index, slice):
+            return tuple(self[place] for place in range(*index.indices(len(self))))
+        first, last = int(self.path[index]), int(self.final_path[index])
+        return FileSpec(
+            path=self.paths[first] if first >= 0 else "",
+            exists=bool(self.exists[index]),
+            initial_bytes=int(self.initial_bytes[index]),
+            initial_size_bytes=int(self.initial_size_bytes[index]),
+            final_bytes=int(self.final_bytes[index]),
+            final_path=self.paths[last] if last >= 0 else None,
+            written=bool(self.written[index]),
+            read=bool(self.read[index]),
+        )
+
+
 def describe_files(
     requests: Rows,
     paths: Sequence[str],
-    initial_bytes: npt.NDArray[np.int64],
+    initial_bytes: Ints,
     relocation: Relocation,
-    previous: Sequence[FileSpec] = (),
-) -> tuple[FileSpec, ...]:
-    """Return the FileSpec of each file.
+    previous: Files | None = None,
+) -> Files:
+    """Return what is known of each file.
 
     Args:
         requests: ROW rows in order of issue.
         paths: names that the requests' `path` and `target` index.
         initial_bytes: per file, recorded bytes that must be there before the run.
         relocation: where recorded extents lie.
-        previous: gives the path of a file that no request names.
+        previous: gives the path of a file that no request names; its paths are the first ones.
     """
     count = len(initial_bytes)
-    first_path, exists = _beginnings(requests, paths, count)
-    final_path = final_names(requests, paths)
+    path, exists = _beginnings(requests, count)
+    if previous is not None:
+        known = path[: len(previous)]
+        known[known < 0] = previous.path[known < 0]
     before = initial_extents(initial_bytes, relocation)
     sizes = np.zeros(count, np.int64)
     np.maximum.at(sizes, before["file"], before["offset"] + before["length"])
-    exists |= sizes > 0
-    finals = final_sizes(requests, sizes)
+    names = Bindings.of(requests, paths)
     written, read = (_files_of(requests, op, count) for op in (Op.WRITE, Op.READ))
-    fallback = [spec.path for spec in previous] + [""] * (count - len(previous))
-    return tuple(
-        FileSpec(
-            path=first_path.get(file, fallback[file]),
-            exists=bool(exists[file]),
-            initial_bytes=int(initial_bytes[file]),
-            initial_size_bytes=int(sizes[file]),
-            final_bytes=int(finals[file]),
-            final_path=final_path.get(file),
-            written=bool(written[file]),
-            read=bool(read[file]),
-        )
-        for file in range(count)
+    return Files(
+        paths=names.paths,
+        path=path,
+        exists=exists | (sizes > 0),
+        initial_bytes=initial_bytes,
+        initial_size_bytes=sizes,
+        final_bytes=final_sizes(requests, sizes),
+        final_path=names.last_paths(count),
+        written=written,
+        read=read,
     )
 
 
-def _files_of(requests: Rows, op: Op, count: int) -> npt.NDArray[np.bool_]:
+def _files_of(requests: Rows, op: Op, count: int) -> Mask:
     used = np.zeros(count, np.bool_)
     used[requests["file"][requests["op"] == op]] = True
     return used
 
 
-def _beginnings(
-    requests: Rows, paths: Sequence[str], count: int
-) -> tuple[dict[int, str], npt.NDArray[np.bool_]]:
-    """Return each file's first name, and whether the file is there before the run."""
-    named = requests[(requests["file"] >= 0) & (requests["path"] >= 0)]
-    files, first = np.unique(named["file"], return_index=True)
-    rows = named[first]
+def _beginnings(requests: Rows, count: int) -> tuple[Ints, Mask]:
+    """Return each file's first name (-1: none), and whether the file is there before the run."""
+    named = np.flatnonzero((requests["file"] >= 0) & (requests["path"] >= 0))
+    files, first = np.unique(requests["file"][named], return_index=True)
+    rows = requests[named[first]]
     creates = (rows["op"] == Op.OPEN) & (rows["flags"] & os.O_CREAT != 0)
-    exists = np.zeros(count, np.bool_)
-    exists[files] = ~creates
-    names = [paths[path] for path in rows["path"].tolist()]
-    return dict(zip(files.tolist(), names, strict=True)), exists
+    path, exists = np.full(count, -1), np.zeros(count, np.bool_)
+    path[files], exists[files] = rows["path"], ~creates
+    return path, exists
 
 
 def initial_extents(initial_bytes: npt.NDArray[np.int64], relocation: Relocation) -> Rows:
@@ -163,27 +207,3 @@ def final_sizes(requests: Rows, initial_size_bytes: npt.NDArray[np.int64]) -> np
     counted = counted[counted >= last_reset[requests["file"][counted]]]
     np.maximum.at(sizes, requests["file"][counted], grows[counted])
     return sizes
-
-
-def final_names(requests: Rows, paths: Sequence[str]) -> dict[int, str]:
-    """Return a name each file has after the run."""
-    names = Names()
-    rows = requests[requests["path"] >= 0]
-    columns = (rows[name].tolist() for name in ("op", "file", "path", "target"))
-    for op, file, path, target in zip(*columns, strict=True):
-        follow(names, op, file, paths[path], paths[target])
-    return {file: name for name, file in names.items()}
-
-
-def follow(names: Names, op: int, file: int, path: str, target: str) -> None:
-    """Let `names` be what a request by path leaves; `target` counts for renames and links."""
-    if op == Op.RENAME and file < 0:
-        names.move_directory(path, target)
-    elif op in (Op.RENAME, Op.LINK):
-        if op == Op.RENAME:
-            names.unbind(path)
-        names.bind(target, file)
-    elif op == Op.UNLINK:
-        names.unbind(path)
-    elif file >= 0:
-        names.bind(path, file)

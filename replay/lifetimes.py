@@ -1,14 +1,14 @@
-"""When files hold bytes that somebody may still want, and which request takes their last name."""
+"""When files hold bytes that somebody may still want."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.bindings import Bindings
 from iotrace.replay.files import empties_of
 from iotrace.replay.intervals import running_max
-from iotrace.replay.job import DATA_OPS, Op
-from iotrace.replay.names import Names
+from iotrace.replay.job import DATA_OPS
 from iotrace.replay.pieces import Ints, Rows, spread
 from iotrace.replay.plan import Plan
 
@@ -38,9 +38,7 @@ class Lifetimes:
             group: the group of each; a file may be in several.
         """
         count = len(plan.requests)
-        removed = np.full(len(plan.files), -1)
-        gone = last_names(plan)
-        removed[list(gone)] = list(gone.values())
+        removed = Bindings.of(plan.requests, plan.paths).removals(len(plan.files))
         lives = _lives(plan, removed)
         first = np.searchsorted(file, lives["file"])
         each = np.searchsorted(file, lives["file"], side="right") - first
@@ -126,40 +124,3 @@ def _renewals(owner: Ints, lives: Rows, scale: int) -> Ints:
             found.append(place)
             last = place
     return np.array(found, np.int64)
-
-
-def last_names(plan: Plan) -> dict[int, int]:
-    """Return, per file that loses its last name, the request that takes it."""
-    names = Names()
-    count: dict[int, int] = {}
-    gone: dict[int, int] = {}
-
-    def bind(name: str, file: int, place: int) -> None:
-        release(name, place)
-        names.bind(name, file)
-        count[file] = count.get(file, 0) + 1
-        gone.pop(file, None)
-
-    def release(name: str, place: int) -> None:
-        file = names.unbind(name)
-        if file is not None:
-            count[file] -= 1
-            if not count[file]:
-                gone[file] = place
-
-    rows = plan.requests
-    named = np.flatnonzero((rows["path"] >= 0) & ((rows["file"] >= 0) | (rows["op"] == Op.RENAME)))
-    columns = (named, *(rows[name][named] for name in ("op", "file", "path", "target")))
-    for place, op, file, path, target in zip(*(c.tolist() for c in columns), strict=True):
-        name = plan.paths[path]
-        if file < 0:
-            names.move_directory(name, plan.paths[target])
-        elif op == Op.UNLINK:
-            release(name, place)
-        elif op in (Op.RENAME, Op.LINK):
-            if op == Op.RENAME:
-                release(name, place)  # first: a file may be renamed to the name it has
-            bind(plan.paths[target], file, place)
-        elif names.file(name) != file:
-            bind(name, file, place)
-    return gone

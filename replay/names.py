@@ -11,6 +11,7 @@ class Names:
     def __init__(self) -> None:
         self._files: dict[str, int] = {}
         self._directories: set[str] = set()
+        self._entered: set[str] = set()  # directories there with all that are above them
 
     def file(self, name: str) -> int | None:
         """Return the file that `name` means now."""
@@ -30,8 +31,12 @@ class Names:
 
     def enter(self, name: str) -> list[str]:
         """Learn that the directories above `name` are there; return those that are news."""
+        parent = name.rpartition("/")[0]
+        if parent in self._entered:
+            return []
         news = [above for above in ancestors(name) if above not in self._directories]
         self._directories.update(news)
+        self._entered.add(parent)
         return news
 
     def add_directory(self, name: str) -> None:
@@ -41,6 +46,7 @@ class Names:
     def remove_directory(self, name: str) -> None:
         """Learn that a directory is gone."""
         self._directories.discard(name)
+        self._entered.clear()
 
     def holds_anything(self, directory: str) -> bool:
         """Return whether a name or a directory lies below `directory`."""
@@ -53,6 +59,7 @@ class Names:
         for name in [name for name in self._files if name.startswith(below)]:
             self._files[target + name[len(source) :]] = self._files.pop(name)
         moved = {name for name in self._directories if name == source or name.startswith(below)}
+        self._entered.clear()
         self._directories -= moved
         self._directories |= {target + name[len(source) :] for name in moved}
 

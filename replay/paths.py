@@ -9,6 +9,8 @@ COMPONENT_MAX_BYTES = 255  # NAME_MAX of every file system in use
 # PATH_MAX is 4096; openat2 takes the name relative to the root, with its final NUL.
 PATH_MAX_BYTES = 4095
 DEPTH_MAX = 256  # folders are removed one inside the other
+# Names of most files, which need no closer look: short, ASCII, nothing hidden or doubled.
+_PLAIN = re.compile(r"(?=.{,255}\Z)/?[!-\x2d0-~](?:[!-\x2d0-~.]|/[!-\x2d0-~])*")
 # Lone surrogates besides those that os.fsdecode makes of bytes.
 _NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
@@ -22,6 +24,8 @@ def rebase(path: str) -> str:
     >>> rebase("/scratch//run/./model.pt")
     'scratch/run/model.pt'
     """
+    if _PLAIN.fullmatch(path):
+        return path.lstrip("/")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     problem = _problem(path, parts)
     if problem:

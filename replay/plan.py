@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.files import FileSpec, describe_files, initial_extents
+from iotrace.replay.files import Files, describe_files, initial_extents
 from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, PIECE, Op
 from iotrace.replay.pieces import (
     PADDING,
@@ -101,7 +101,7 @@ class Plan:
         history: how the plan came to be.
     """
 
-    files: tuple[FileSpec, ...]
+    files: Files
     paths: tuple[str, ...]
     streams: tuple[Stream, ...]
     requests: Rows
@@ -139,7 +139,7 @@ class Plan:
 
     def initial_bytes(self) -> npt.NDArray[np.int64]:
         """Return, per recorded file, how many of its bytes must be there before the run."""
-        return np.array([spec.initial_bytes for spec in self.files], np.int64)
+        return self.files.initial_bytes
 
     def initial_extents(self) -> Rows:
         """Return what must lie in the files before the run: EXTENT rows by file and offset."""

@@ -36,7 +36,7 @@ def prepare(plan: Plan, tape: Tape, root_fd: int) -> Prepared:
     Raises:
         OSError: as open and write.
     """
-    there = [file for file, spec in enumerate(plan.files) if spec.exists]
+    there = np.flatnonzero(plan.files.exists).tolist()
     extents = plan.initial_extents()
     bounds = np.searchsorted(extents["file"], np.arange(len(plan.files) + 1))
     resident = 0
@@ -48,7 +48,7 @@ def prepare(plan: Plan, tape: Tape, root_fd: int) -> Prepared:
             resident += resident_bytes(fd)
         finally:
             os.close(fd)
-    size_bytes = sum(plan.files[file].initial_size_bytes for file in there)
+    size_bytes = int(plan.files.initial_size_bytes[there].sum())
     return Prepared(len(there), size_bytes, resident)
 
 
@@ -79,7 +79,7 @@ def steady_files(plan: Plan) -> frozenset[str]:
     rows = plan.requests
     harmless = np.isin(rows["op"], (Op.READ, Op.CLOSE, Op.SYNC))
     harmless |= (rows["op"] == Op.OPEN) & ~resets_of(rows)
-    changed = set(rows["file"][~harmless].tolist())
-    return frozenset(
-        spec.path for file, spec in enumerate(plan.files) if spec.exists and file not in changed
-    )
+    steady = plan.files.exists.copy()
+    changed = rows["file"][~harmless]
+    steady[changed[changed >= 0]] = False
+    return frozenset(plan.files[file].path for file in np.flatnonzero(steady).tolist())

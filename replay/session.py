@@ -99,7 +99,7 @@ def replay(
 
 def _tape(plan: Plan, options: ReplayOptions, group: Group) -> Tape:
     longest = int(plan.requests["length"][plan.is_data()].max(initial=0))
-    moved = sum(spec.initial_bytes for spec in plan.files) + plan.counts().bytes_written
+    moved = int(plan.files.initial_bytes.sum()) + plan.counts().bytes_written
     size_bytes = None if moved >= TAPE_BYTES else max(moved, _TAPE_LEAST_BYTES)
     span_bytes = min(max(longest, _SPAN_LEAST_BYTES), SPAN_BYTES)
     tape = Tape(size_bytes, options.seed, span_bytes)

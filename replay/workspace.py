@@ -11,10 +11,10 @@ from typing import Self
 
 import numpy as np
 
+from iotrace.replay.bindings import Bindings
 from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.intervals import unions
 from iotrace.replay.job import Op
-from iotrace.replay.lifetimes import last_names
 from iotrace.replay.names import Names
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
@@ -153,9 +153,8 @@ def directories_before(plan: Plan) -> list[str]:
     """Return the directories that must be there before the run, parents first."""
     names = Names()
     needed: list[str] = []
-    for spec in plan.files:
-        if spec.exists:
-            needed += names.enter(spec.path)
+    for path in plan.files.path[plan.files.exists].tolist():
+        needed += names.enter(plan.paths[path] if path >= 0 else "")
     rows = plan.requests[plan.requests["path"] >= 0]
     columns = (rows[name].tolist() for name in ("op", "file", "path", "target"))
     for op, file, path, target in zip(*columns, strict=True):
@@ -184,11 +183,12 @@ def peak_bytes(plan: Plan) -> int:
     index = np.arange(len(rows))
     files, begin = np.unique(rows["file"][used], return_index=True)
     first[files] = index[used][begin]
-    first[[i for i, spec in enumerate(plan.files) if spec.exists]] = 0
+    first[plan.files.exists] = 0
     changes = np.zeros(len(rows) + 1, np.int64)
     np.add.at(changes, first, grown)
-    for file, place in last_names(plan).items():
-        changes[place] -= grown[file]
+    removal = Bindings.of(rows, plan.paths).removals(len(plan.files))
+    gone = removal >= 0
+    np.subtract.at(changes, removal[gone], grown[gone])
     return int(np.cumsum(changes).max(initial=0))
 
 
@@ -196,7 +196,7 @@ def _taken_bytes(plan: Plan) -> Ints:
     """Return the bytes that each file takes once all of it is written, in whole blocks."""
     rows = plan.requests
     fills = np.isin(rows["op"], (Op.WRITE, Op.ALLOCATE)) & (rows["file"] >= 0)
-    there = np.array([spec.initial_size_bytes for spec in plan.files], np.int64)
+    there = plan.files.initial_size_bytes
     before = np.flatnonzero(there)
     file = np.concatenate([rows["file"][fills].astype(np.int64), before])
     start = np.concatenate([rows["offset"][fills], np.zeros(len(before), np.int64)])

@@ -26,11 +26,11 @@ from iotrace.tools.render import (
 from iotrace.tools.replayed import Replayed
 from iotrace.traces.check import check_trace
 from iotrace.traces.counters import SpanCounters, counters_of_spans
+from iotrace.traces.file_summaries import FileSummary
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.summary import (
     ALIGNMENT_BYTES,
-    FileSummary,
     SizeBucket,
     Summary,
     Traffic,
@@ -147,8 +147,7 @@ def print_overview(terminal: Terminal, overview: Overview) -> None:
         _print_sizes(terminal, summary)
     if summary.files:
         terminal.print()
-        busiest = sorted(summary.files, key=lambda f: -(f.bytes_written + f.bytes_read))
-        print_files(terminal, busiest[:FILES_ON_FIRST_SCREEN])
+        print_files(terminal, summary.files.busiest(FILES_ON_FIRST_SCREEN))
 
 
 def print_files(terminal: Terminal, files: Sequence[FileSummary]) -> None:

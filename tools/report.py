@@ -75,10 +75,9 @@ def sweep_page(location: str, found: SweepResult) -> Page:
 
 
 def _file_table(summary: Summary) -> Table:
-    busiest = sorted(summary.files, key=lambda f: -(f.bytes_written + f.bytes_read))
     title = "Files"
-    if len(busiest) > _FILES_SHOWN:
-        title = f"The {_FILES_SHOWN} busiest of {plural(len(busiest), 'file')}"
+    if len(summary.files) > _FILES_SHOWN:
+        title = f"The {_FILES_SHOWN} busiest of {plural(len(summary.files), 'file')}"
     rows = [
         (
             file.path,
@@ -87,7 +86,7 @@ def _file_table(summary: Summary) -> Table:
             format_bytes(file.bytes_read),
             format_count(file.requests),
         )
-        for file in busiest[:_FILES_SHOWN]
+        for file in summary.files.busiest(_FILES_SHOWN)
     ]
     return Table(title, ("file", "size", "written", "read", "requests"), rows)
 

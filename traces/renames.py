@@ -28,6 +28,9 @@ class Renames:
                 self._targets[row] = target
                 self._rows_by_source[source].append(row)
 
+    def __bool__(self) -> bool:
+        return bool(self._targets)
+
     def final_name(self, path: str, row: int) -> str:
         """Return the last name of what was called `path` at trace row `row`."""
         if not self._targets:

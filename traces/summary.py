@@ -6,23 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.traces.columns import IntArray
+from iotrace.traces.file_summaries import FileSummaries
 from iotrace.traces.phases import Phase, ends_ns, phases, steps_seconds
-from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
 ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
-
-
-@dataclass(frozen=True)
-class FileSummary:
-    """One file by its last name. `final_size` (bytes) is `None` where it is not known."""
-
-    path: str
-    bytes_written: int
-    bytes_read: int
-    final_size: int | None
-    requests: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +63,7 @@ class Summary:
     requests: int
     data_requests: int
     tensors: int
-    files: tuple[FileSummary, ...]
+    files: FileSummaries
     bytes_written: int
     bytes_read: int
     engines: tuple[str, ...]
@@ -116,7 +105,7 @@ def summarize(trace: Trace) -> Summary:
         requests=len(requests),
         data_requests=len(data),
         tensors=int(trace.row_mask(layer="tensor").sum()),
-        files=_files(requests),
+        files=FileSummaries.of(requests),
         bytes_written=int(_moved_bytes(data, "write").sum()),
         bytes_read=int(_moved_bytes(data, "read").sum()),
         engines=_used(trace, "engine"),
@@ -200,51 +189,3 @@ def _concurrency(data: Trace) -> tuple[int, float]:
     busy_ns = spans[in_flight[:-1] > 0].sum()
     used_ns = (spans * in_flight[:-1]).sum()
     return max(1, int(in_flight.max())), float(used_ns / busy_ns) if busy_ns else 1.0
-
-
-def _files(requests: Trace) -> tuple[FileSummary, ...]:
-    """Sum the requests by file identity, then the identities by last name."""
-    codes, paths = requests.codes("path")
-    rows = np.flatnonzero(requests.valid("file"))
-    keys = (requests.ints("process")[rows] << 32) | (requests.ints("file")[rows] & 0xFFFFFFFF)
-    identities, group = np.unique(keys, return_inverse=True)
-    written, read, count = (
-        np.bincount(group, weights=weights, minlength=len(identities))
-        for weights in (
-            _moved_bytes(requests, "write")[rows],
-            _moved_bytes(requests, "read")[rows],
-            None,
-        )
-    )
-    named = codes[rows] >= 0
-    places, first = np.unique(group[named], return_index=True)
-    order = np.argsort(first)
-    places, first_row = places[order], rows[named][first[order]]
-    sizes = {
-        (f.process << 32) | (f.file & 0xFFFFFFFF): f.final_size
-        for f in requests.metadata.completeness.files
-    }
-    renames = Renames(requests)
-    columns = (column[places] for column in (identities, written, read, count))
-    files: dict[str, FileSummary] = {}
-    for row, code, identity, *sums in zip(
-        first_row.tolist(),
-        codes[first_row].tolist(),
-        *(column.tolist() for column in columns),
-        strict=True,
-    ):
-        path = renames.final_name(paths[code], row)
-        moved_out, moved_in, number = map(int, sums)
-        one = FileSummary(path, moved_out, moved_in, sizes.get(identity), number)
-        files[path] = _joined(files[path], one) if path in files else one
-    return tuple(files.values())
-
-
-def _joined(earlier: FileSummary, later: FileSummary) -> FileSummary:
-    return FileSummary(
-        later.path,
-        earlier.bytes_written + later.bytes_written,
-        earlier.bytes_read + later.bytes_read,
-        earlier.final_size if later.final_size is None else later.final_size,
-        earlier.requests + later.requests,
-    )

@@ -96,9 +96,22 @@ class Trace:
 
         A text may be listed that no row uses.
         """
-        column = _dictionary(self._column(name))
-        codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return codes, [decode_path(value) for value in column.dictionary.to_pylist()]
+        words = _dictionary(self._column(name)).dictionary
+        return self.text_codes(name), [decode_path(value) for value in words.to_pylist()]
+
+    def text_codes(self, name: str) -> CodeArray:
+        """Return the codes of text column `name` alone; -1 is null."""
+        codes = _dictionary(self._column(name)).indices.fill_null(-1)
+        return np.asarray(codes.to_numpy(zero_copy_only=False))
+
+    def text(self, name: str, code: int) -> str:
+        """Return one of the texts of column `name`."""
+        return decode_path(_dictionary(self._column(name)).dictionary[code].as_py())
+
+    def has_distinct_texts(self, name: str) -> bool:
+        """Return whether no two codes of text column `name` stand for one text."""
+        words = _dictionary(self._column(name)).dictionary
+        return len(words.unique()) == len(words)
 
     def strings(self, name: str) -> list[str | None]:
         """Return text column `name`, one object per row."""

@@ -168,7 +168,7 @@ def _pads_the_end(plan: Plan) -> Mask:
     np.maximum.at(most, era, ends)
     files, begin = np.unique(file, return_index=True)
     known = files >= 0
-    sizes = np.array([spec.initial_size_bytes for spec in plan.files], np.int64)
+    sizes = plan.files.initial_size_bytes
     unreset = known & ~resets[begin]
     np.maximum.at(most, era[begin[unreset]], sizes[files[unreset]])
     return np.asarray((rows["op"] == Op.WRITE) & (ends > 0) & (ends == most[era]))

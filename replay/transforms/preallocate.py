@@ -65,8 +65,7 @@ def _fresh_files(plan: Plan) -> tuple[Ints, Ints]:
     sized = np.zeros(len(most), np.bool_)  # by the job itself
     sized[era[np.isin(rows["op"], (Op.ALLOCATE, Op.TRUNCATE))[order]]] = True
     first = order[begins | resets]
-    there = np.array([spec.exists for spec in plan.files], np.bool_)
-    is_fresh = ~there[file[first]] | resets[begins | resets]
+    is_fresh = ~plan.files.exists[file[first]] | resets[begins | resets]
     is_open = (rows["op"][first] == Op.OPEN) & (rows["flags"][first] & os.O_ACCMODE != 0)
     chosen = writes & ~sized & is_fresh & is_open
     return first[chosen], most[chosen]

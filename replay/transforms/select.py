@@ -93,9 +93,9 @@ class Select:
             unwritten = _find_unwritten(plan, requests, pieces)
         initial_bytes = _initial_bytes(plan, requests, pieces, unwritten.initial_bytes)
         selected = plan.derive(applied, requests, pieces, initial_bytes=initial_bytes)
-        there = [file for file, spec in enumerate(selected.files) if spec.initial_size_bytes > 0]
+        there = np.flatnonzero(selected.files.initial_size_bytes > 0)
         until = _first_data(requests, len(plan.files))[there]
-        kept = _keeping_bytes(requests, np.array(there, np.int64), until)
+        kept = _keeping_bytes(requests, there, until)
         if not np.array_equal(kept["flags"], requests["flags"]):
             selected = plan.derive(applied, kept, pieces, initial_bytes=initial_bytes)
         return _told_apart(plan, selected)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from iotrace.replay.job import Op
-from iotrace.replay.lifetimes import last_names
+from iotrace.replay.bindings import Bindings
 from iotrace.replay.measure import find_eviction_errors
 from iotrace.replay.schedule import schedule
 from iotrace.replay.sketch import sketch
@@ -56,7 +56,7 @@ def test_files_follow_their_folders(tmp_path: Path, executor: str, workers: int)
     assert outcome.repetitions[0].moved.bytes_read == 12_000
     assert [spec.final_path for spec in plan.files] == ["x", None, "c/f/shards/a"]
     removal = int(np.flatnonzero(plan.requests["op"] == Op.UNLINK)[0])
-    assert last_names(plan) == {1: removal}
+    assert Bindings.of(plan.requests, plan.paths).removals(3).tolist() == [-1, removal, -1]
 
 
 @pytest.mark.parametrize("flags", ["create+excl", "create+trunc", "create+excl+trunc"])

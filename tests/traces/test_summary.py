@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iotrace.traces.file_summaries import FileSummary
 from iotrace.traces.metadata import Completeness, FileCompleteness
-from iotrace.traces.summary import FileSummary, SizeBucket, summarize
+from iotrace.traces.summary import SizeBucket, summarize
 from iotrace.traces.trace import Ints, Strings, Trace
 from tests.traces.conftest import small_trace
 
@@ -55,7 +56,7 @@ def test_a_file_is_told_by_its_last_name_also_when_its_folder_was_renamed() -> N
     trace = checkpoint()
     completeness = Completeness(files=(FileCompleteness("/d/1/x", 0, 1, 4196, 4196, True),))
     told = trace.with_metadata(replace(trace.metadata, completeness=completeness))
-    assert summarize(told).files == (FileSummary("/d/1/x", 4196, 4196, 4196, 5),)
+    assert tuple(summarize(told).files) == (FileSummary("/d/1/x", 4196, 4196, 4196, 5),)
 
 
 def renaming(*rows: tuple[str, str, str | None, int]) -> Trace:
