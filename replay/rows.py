@@ -1,36 +1,31 @@
 """A request of a plan: the fields of the job's that a transform has to know, in fewer bytes."""
 
+from typing import Any
+
 import numpy as np
 
 from iotrace.replay.job import REQUEST
 from iotrace.replay.pieces import Rows
 
-# The fences are left to `schedule`. Pieces and rows of the trace are counted in 31 bits: a plan
-# of more takes 200 GB.
-ROW = np.dtype(
-    [
-        ("offset", "<i8"),
-        ("length", "<i8"),
-        ("due_ns", "<i8"),
-        ("think_ns", "<i8"),
-        ("first_piece", "<i4"),
-        ("piece_count", "<i4"),
-        ("source_row", "<i4"),
-        ("file", "<i4"),
-        ("handle", "<i4"),
-        ("path", "<i4"),
-        ("target", "<i4"),
-        ("stream", "<i4"),
-        ("flags", "<u4"),
-        ("step", "<i4"),
-        ("mode", "<u2"),
-        ("op", "u1"),
-        ("gather", "u1"),
-        ("may_be_short", "u1"),
-        ("phase", "u1"),
-    ],
-    align=True,
-)
+_BY_SCHEDULE = ("fence", "file_before", "file_fences", "global_fences", "reserved")
+# Pieces and rows of the trace are counted in 31 bits: a plan of more takes 200 GB.
+_NARROW: dict[str, np.dtype[Any]] = {
+    "first_piece": np.dtype("<i4"),
+    "source_row": np.dtype("<i4"),
+    "mode": np.dtype("<u2"),
+}
+
+
+def _row() -> np.dtype[np.void]:
+    types: dict[str, np.dtype[Any]] = {
+        name: REQUEST[name] for name in REQUEST.names or () if name not in _BY_SCHEDULE
+    }
+    types |= _NARROW
+    by_size = sorted(types.items(), key=lambda field: -field[1].itemsize)  # without gaps
+    return np.dtype(by_size, align=True)
+
+
+ROW = _row()
 
 
 def lowered(rows: Rows) -> Rows:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from iotrace.replay.intervals import running_max
-from iotrace.replay.job import REQUEST, Op
+from iotrace.replay.job import Op
 from iotrace.replay.pieces import NEIGHBOUR, Ints, Rows, make_pieces, spread
 from iotrace.replay.plan import Applied, Note, Plan
+from iotrace.replay.rows import ROW
 from iotrace.replay.transforms.reshape import merge
 from iotrace.traces.errors import PlanError
 from iotrace.traces.phases import Phase
@@ -102,7 +103,7 @@ class Prefetch:
 
 def _rows(like: Rows, op: Op) -> Rows:
     """Return a request of `op` beside each of `like`, on its file."""
-    rows = np.zeros(len(like), REQUEST)
+    rows = np.zeros(len(like), ROW)
     for name in ("file", "handle", "stream", "step", "phase"):
         rows[name] = like[name]
     rows["path"] = rows["target"] = rows["source_row"] = -1
