@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iotrace.replay.job import Op
 from iotrace.replay.bindings import Bindings
+from iotrace.replay.job import Op
 from iotrace.replay.measure import find_eviction_errors
 from iotrace.replay.schedule import schedule
 from iotrace.replay.sketch import sketch
