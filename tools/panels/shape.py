@@ -106,13 +106,12 @@ class ShapePanel:
         ),
     ] = None
     direct: Annotated[
-        bool | None,
-        Option(
-            "--direct/--buffered",
-            help="Past the page cache with O_DIRECT, or through it.",
-            show_default="as recorded",
-        ),
-    ] = None
+        bool,
+        Option("--direct", help="Past the page cache with O_DIRECT; the default is as recorded."),
+    ] = False
+    buffered: Annotated[
+        bool, Option("--buffered", help="Through the page cache, also what was recorded direct.")
+    ] = False
     direct_op: Annotated[OpName, Option(help="What is past the page cache with --direct.")] = (
         OpName.ALL
     )
@@ -176,6 +175,8 @@ class ShapePanel:
         Raises:
             PlanError: one of them would be ignored, or cannot be what it says.
         """
+        if self.direct and self.buffered:
+            raise PlanError("--direct and --buffered exclude each other; leave one out")
         shape = Shape(
             op=self.op.value,
             aggregate=self.aggregate.value if self.aggregate else None,
@@ -185,7 +186,7 @@ class ShapePanel:
             align=self.align or self.align_size is not None,
             align_bytes=self.align_size,
             split_bytes=self.split,
-            direct=self.direct,
+            direct=True if self.direct else False if self.buffered else None,
             direct_op=self.direct_op.value,
             direct_least_bytes=self.direct_min or 0,
             broadcast=self.broadcast,
