@@ -23,6 +23,7 @@ _DCP_BEFORE_BYTES, _DCP_BEHIND_BYTES = 704, 873  # of an item's archive around i
 _DCP_INDEX_BYTES = 520  # of an item in .metadata
 _SLAB_BYTES = 128 * _MIB  # TorchSnapshot packs smaller tensors into files of this size
 _CHUNK_BYTES = 512 * _MIB  # and cuts larger ones
+_DATASTATES_PICKLE_BYTES = 54  # of a tensor in what lies behind the tensors
 _SAFETENSORS_BLOCK_BYTES = _MIB
 _SAFETENSORS_TYPES = {"bfloat16": "BF16", "float32": "F32"}
 
@@ -107,25 +108,39 @@ def dcp(tensors: Sequence[Tensor], rank: int, ranks: int) -> Iterator[Step]:
 
 
 def torchsnapshot(tensors: Sequence[Tensor], rank: int, ranks: int) -> Iterator[Step]:
-    """Slabs of small tensors, and a file for each chunk of a large one; each is one write."""
-    slab: list[tuple[Tensor, int, int, int]] = []
-    end = number = 0
+    """A file for each large part of a tensor, then slabs of the smaller ones; each is one write."""
+    slabs: list[list[tuple[Tensor, int, int, int]]] = [[]]
+    end = 0
     for tensor in tensors:
-        if tensor.length >= _SLAB_BYTES:
-            for inner in range(0, tensor.length, _CHUNK_BYTES):
-                length = min(_CHUNK_BYTES, tensor.length - inner)
-                path = f"sharded/{tensor.name}.{rank}_{inner}"
+        rows = _rows_of_a_part(tensor, is_sharded=ranks > 1)
+        for first in range(0, tensor.rows, rows):
+            length = min(rows, tensor.rows - first) * tensor.row_bytes
+            inner = first * tensor.row_bytes
+            if length >= _SLAB_BYTES:
+                place = [tensor.first_row + first, *(0 for _ in tensor.shape[1:])]
+                path = f"sharded/{tensor.name}" if ranks > 1 else f"{rank}/{tensor.name}"
+                if ranks > 1 or rows < tensor.rows:
+                    path += "_" + "_".join(map(str, place))
                 yield from _whole(path, length, ((tensor, 0, length, inner),))
-            continue
-        if end + tensor.length > _SLAB_BYTES and slab:
-            yield from _whole(f"batched/{rank}_{number}", end, tuple(slab))
-            slab, end, number = [], 0, number + 1
-        slab.append((tensor, end, tensor.length, 0))
-        end += tensor.length
-    if slab:
-        yield from _whole(f"batched/{rank}_{number}", end, tuple(slab))
+                continue
+            if end + length >= _SLAB_BYTES:
+                slabs.append([])
+                end = 0
+            slabs[-1].append((tensor, end, length, inner))
+            end += length
+    for number, slab in enumerate(slabs):
+        if slab:
+            length = sum(piece[2] for piece in slab)
+            yield from _whole(f"batched/{rank}_{number}", length, tuple(slab))
     if rank == 0:
         yield from _whole(".snapshot_metadata", 380 * len(tensors) * ranks, ())
+
+
+def _rows_of_a_part(tensor: Tensor, is_sharded: bool) -> int:
+    """Return how many rows TorchSnapshot keeps together: parts of a plain tensor are equal."""
+    if is_sharded:
+        return max(_CHUNK_BYTES // tensor.row_bytes, 1)
+    return -(-tensor.rows // -(-tensor.length // _CHUNK_BYTES))
 
 
 def _whole(
@@ -137,21 +152,33 @@ def _whole(
 
 
 def datastates(tensors: Sequence[Tensor], rank: int, ranks: int) -> Iterator[Step]:
-    """One file for each rank: header, then open, write and close for each tensor, then a pickle."""
+    """One file for each rank: header and pickle, and open, write and close for each tensor."""
     path = f"rank_{rank}.ckpt"
-    offset = 8 + 110 * len(tensors)
-    yield Step("open", path)
-    yield Step("write", path, 0, offset)
-    yield Step("close", path)
+    yield from (Step("open", path), Step("close", path))
+    header: dict[str, object] = {}
+    end = 0
     for tensor in tensors:
-        yield Step("open", path, length=1)  # not emptied again
+        header[tensor.name.replace(".", "|")] = {
+            "dtype": f"torch.{tensor.dtype}",
+            "shape": [tensor.rows, *tensor.shape[1:]],
+            "data_offsets": [end, end + tensor.length],
+        }
+        end += tensor.length
+    pickle_bytes = _DATASTATES_PICKLE_BYTES * len(tensors)
+    header["datastates_metadata"] = {"data_offsets": [end, end + pickle_bytes]}
+    header_bytes = len(json.dumps(header))
+    begin = 8 + header_bytes
+    yield Step("open", path, length=1)  # not emptied again
+    yield from (Step("write", path, 0, 8), Step("write", path, 8, header_bytes))
+    yield Step("write", path, begin + end, pickle_bytes)
+    yield Step("close", path)
+    offset = begin
+    for tensor in tensors:
+        yield Step("open", path, length=1)
         piece = (tensor, offset, tensor.length, 0)
         yield Step("write", path, offset, tensor.length, pieces=(piece,))
         yield Step("close", path)
         offset += tensor.length
-    yield Step("open", path, length=1)
-    yield Step("write", path, offset, 60 * len(tensors))
-    yield Step("close", path)
 
 
 Layout = Callable[[Sequence[Tensor], int, int], Iterator[Step]]

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+import torchsnapshot
 from safetensors.torch import save_file
 
 from iotrace.replay.build import plan_from_trace
 from iotrace.traces.check import check_trace
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import checkpoint
+from iotrace.traces.reader import read_trace
+from iotrace.traces.stores import CORPUS
 from iotrace.traces.summary import summarize
 from iotrace.traces.synth.layouts import LAYOUTS
-from iotrace.traces.synth.models import ITEM_BYTES, MODELS, Model, shard
+from iotrace.traces.synth.models import ITEM_BYTES, MODELS, Model, Tensor, shard
 from iotrace.traces.synth.synth import synthesize
 from iotrace.traces.trace import Trace
 
@@ -124,6 +128,59 @@ def test_the_layout_is_the_engines(
         assert here == there
         return
     assert gaps(here) == gaps(there)
+
+
+@pytest.mark.parametrize(("slab_bytes", "chunk_bytes"), [(128 << 20, 512 << 20), (100_000, 60_000),
+                                                        (40_000, 70_000)])  # fmt: skip
+def test_the_layout_is_torchsnapshots(
+    slab_bytes: int, chunk_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which parts of tensors lie together in a file, and where; sizes as they are, and small."""
+    model = Model(layers=2, hidden=96, ffn=256, heads=4, kv_heads=2, vocabulary=1000)
+    monkeypatch.setattr("iotrace.traces.synth.synth.MODELS", {"small": model})
+    monkeypatch.setattr("iotrace.traces.synth.layouts._SLAB_BYTES", slab_bytes)
+    monkeypatch.setattr("iotrace.traces.synth.layouts._CHUNK_BYTES", chunk_bytes)
+    state = {"m": torchsnapshot.StateDict(**state_of(model))}
+    for knob, value in (("SLAB_SIZE_THRESHOLD", slab_bytes), ("MAX_CHUNK_SIZE", chunk_bytes)):
+        monkeypatch.setenv(f"TORCHSNAPSHOT_{knob}_BYTES_OVERRIDE", str(value))
+    torchsnapshot.Snapshot.take(str(tmp_path / "s"), state)
+    real, made = checkpoint.read(tmp_path / "s"), synthesize("small", "torchsnapshot")
+    assert files_of(made) == files_of(real)
+
+
+def test_the_layout_is_that_of_a_captured_save_of_datastates() -> None:
+    """The same opens and closes, and every write of it; but a guess of the pickle's bytes."""
+    trace = read_trace(CORPUS / "datastates-llm.parquet")
+    saved = trace.where(trace.row_mask(layer="tensor", op="save"))
+    tensors = [
+        Tensor(str(name), str(dtype), shape or (), 0, (shape or (1,))[0])
+        for name, dtype, shape in zip(
+            saved.strings("name"), saved.strings("dtype"), saved.shapes(), strict=True
+        )
+    ]
+    steps = list(LAYOUTS["datastates-llm"](tensors, 0, 1))
+    requests = trace.where(trace.row_mask(layer="request", op=("open", "write", "close")))
+    columns = (requests.ints(name).tolist() for name in ("offset", "length"))
+    real = Counter(zip(requests.strings("op"), *columns, strict=True))
+    made = Counter((s.op, s.offset, s.length) for s in steps if s.op == "write")
+    there = Counter(requests.strings("op"))
+    there.subtract(("open", "close"))  # of the load
+    assert Counter(step.op for step in steps) == there
+    (behind,) = (+(made - real)).elements()
+    (really,) = ((op, at, size) for op, at, size in real - made if op == "write")
+    assert behind[:2] == really[:2]
+    assert behind[2] == pytest.approx(really[2], rel=0.01)
+
+
+def files_of(trace: Trace) -> set[frozenset[tuple[object, ...]]]:
+    """Return what lies in each file: name, where in the tensor, where in the file, length."""
+    rows = trace.where(trace.row_mask(layer="tensor", op="save"))
+    columns = (rows.ints(name).tolist() for name in ("tensor_offset", "offset", "length"))
+    names = [str(name).removeprefix("m.") for name in rows.strings("name")]
+    found: defaultdict[str | None, set[tuple[object, ...]]] = defaultdict(set)
+    for path, *piece in zip(rows.strings("path"), names, *columns, strict=True):
+        found[path].add(tuple(piece))
+    return {frozenset(pieces) for pieces in found.values()}
 
 
 def gaps(places: dict[str | None, tuple[int, int]]) -> list[tuple[str | None, int]]:
