@@ -144,7 +144,10 @@ def _share(trace: Trace, choices: Choices, _: Path) -> None:
 def _export(trace: Trace, choices: Choices, folder: Path) -> None:
     format = choices.choice(exporters())
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        export_trace(trace, format, Path(name, f"out{format.suffixes[0]}"))
+        path = Path(name, f"out{format.suffixes[0]}")
+        export_trace(trace, format, path)
+        if format.name == "csv":
+            assert import_trace(path, format).table.to_pylist() == trace.table.to_pylist()
 
 
 # What is used more is listed more.

@@ -19,7 +19,12 @@ from tests.traces.conftest import ODD_PATH, small_trace
 
 CORPUS = Path(__file__).parents[3] / "traces" / "corpus"
 NAMES = sorted(path.stem for path in CORPUS.glob("*.parquet"))
-# What the Trace Event Format asks of each kind of event.
+# What the Trace Event Format asks of each kind of event: its fields, and their types.
+NUMBER = int | float
+TYPES: dict[str, Any] = {
+    **{"ph": str, "name": str, "cat": str, "s": str, "args": dict},
+    **{"pid": int, "tid": int, "id": int, "ts": NUMBER, "dur": NUMBER},
+}
 NEEDED = {
     "M": {"name", "pid", "args"},
     "X": {"name", "cat", "pid", "tid", "ts", "dur"},
@@ -28,6 +33,28 @@ NEEDED = {
     "i": {"name", "cat", "pid", "tid", "ts", "s"},
     "C": {"name", "pid", "ts", "args"},
 }
+# Of metadata: what each name's argument is called, and of what type.
+DESCRIBED = {
+    "process_name": ("name", str),
+    "thread_name": ("name", str),
+    "process_sort_index": ("sort_index", int),
+}
+
+
+def check_event(event: dict[str, Any]) -> None:
+    """Hold one event against the format."""
+    assert NEEDED[event["ph"]] <= event.keys() <= TYPES.keys(), event
+    for key, value in event.items():
+        assert isinstance(value, TYPES[key]) and not isinstance(value, bool), event
+    assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0, event
+    assert 0 < event["pid"] < 2**31 and 0 < event.get("tid", 1) < 2**31, event
+    if event["ph"] == "M":
+        argument, kind = DESCRIBED[event["name"]]
+        assert isinstance(event["args"][argument], kind), event
+    elif event["ph"] == "C":  # a track for each argument
+        assert event["args"] and all(isinstance(v, NUMBER) for v in event["args"].values()), event
+    elif event["ph"] == "i":
+        assert event["s"] in ("t", "p", "g"), event
 
 
 def timeline(trace: Trace, tmp_path: Path) -> list[dict[str, Any]]:
@@ -35,11 +62,13 @@ def timeline(trace: Trace, tmp_path: Path) -> list[dict[str, Any]]:
     path = tmp_path / "t.json"
     perfetto.write(trace, path)
     content = json.loads(path.read_bytes().decode("ascii"))
+    assert content.keys() == {"displayTimeUnit", "traceEvents"}
+    assert content["displayTimeUnit"] in ("ms", "ns")
     events: list[dict[str, Any]] = content["traceEvents"]
     begun: Counter[tuple[Any, ...]] = Counter()
     ends: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
     for event in events:
-        assert NEEDED[event["ph"]] <= event.keys(), event
+        check_event(event)
         key = event.get("cat"), event.get("id"), event.get("name"), event["pid"]
         if event["ph"] == "b":
             begun[key] += 1
