@@ -59,16 +59,11 @@ FORMATS: tuple[Format, ...] = (
         strace.NAME,
         "strace log, of one file or of -ff",
         (".strace",),
-        looks_like=strace.looks_like,
-        read=strace.read,
+        strace.looks_like,
+        strace.read,
     ),
     Format(
-        fio.NAME,
-        "fio iolog, one for all threads",
-        (".iolog",),
-        looks_like=fio.looks_like,
-        read=fio.read,
-        write=fio.write,
+        fio.NAME, "fio iolog, one for all threads", (".iolog",), fio.looks_like, fio.read, fio.write
     ),
     Format(
         fio_job.NAME,
@@ -81,9 +76,9 @@ FORMATS: tuple[Format, ...] = (
         csv_file.NAME,
         "CSV with the columns of a trace",
         (".csv",),
-        looks_like=csv_file.looks_like,
-        read=csv_file.read,
-        write=csv_file.write,
+        csv_file.looks_like,
+        csv_file.read,
+        csv_file.write,
     ),
     Format(
         perfetto.NAME,
@@ -95,51 +90,33 @@ FORMATS: tuple[Format, ...] = (
     Format(
         darshan.NAME,
         "binary log of Darshan with DXT",
-        looks_like=darshan.looks_binary,
-        read=darshan.read_binary,
+        (),
+        darshan.looks_binary,
+        darshan.read_binary,
     ),
     Format(
-        darshan.TEXT_NAME,
-        "text of darshan-dxt-parser",
-        looks_like=darshan.looks_like,
-        read=darshan.read_text,
+        darshan.TEXT_NAME, "text of darshan-dxt-parser", (), darshan.looks_like, darshan.read_text
     ),
     Format(
-        dftracer.NAME,
-        "DFTracer log, or a folder of them",
-        looks_like=dftracer.looks_like,
-        read=dftracer.read,
+        dftracer.NAME, "DFTracer log, or a folder of them", (), dftracer.looks_like, dftracer.read
     ),
     Format(
         recorder.NAME,
         "text of Recorder's recorder2text, or a folder of it",
-        looks_like=recorder.looks_like,
-        read=recorder.read,
+        (),
+        recorder.looks_like,
+        recorder.read,
     ),
-    Format(
-        elbencho.NAME,
-        "operations log of elbencho",
-        looks_like=elbencho.looks_like,
-        read=elbencho.read,
-    ),
+    Format(elbencho.NAME, "operations log of elbencho", (), elbencho.looks_like, elbencho.read),
     Format(
         kv_cache.NAME,
         "I/O trace of MLPerf Storage's KV-cache benchmark",
-        looks_like=kv_cache.looks_like,
-        read=kv_cache.read,
+        (),
+        kv_cache.looks_like,
+        kv_cache.read,
     ),
-    Format(
-        blktrace.NAME,
-        "text of blkparse",
-        looks_like=blktrace.looks_like,
-        read=blktrace.read,
-    ),
-    Format(
-        checkpoint.NAME,
-        "checkpoint",
-        looks_like=checkpoint.looks_like,
-        read=checkpoint.read,
-    ),
+    Format(blktrace.NAME, "text of blkparse", (), blktrace.looks_like, blktrace.read),
+    Format(checkpoint.NAME, "checkpoint", (), checkpoint.looks_like, checkpoint.read),
 )
 
 
