@@ -32,6 +32,7 @@ SOURCES, HEADERS = preload_sources()
 
 setup(
     cmdclass={"build_ext": BuildExt},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},  # one wheel for all later Pythons
     cffi_modules=["replay/csrc/build_loop.py:ffibuilder"],
     ext_modules=[
         SharedLibrary(
