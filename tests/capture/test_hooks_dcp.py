@@ -254,6 +254,7 @@ def test_every_rank_is_there_and_nothing_twice(ranks: EngineJob) -> None:
     assert files and all(f.complete for f in files)
 
 
+@pytest.mark.parametrize("ranks", ["torchrun"], indirect=True)  # mpirun's do the same calls
 def test_the_kernel_saw_what_the_ranks_did(ranks: EngineJob) -> None:
     """Calls and bytes of each file, over all ranks, as strace counts them."""
     expected = kernel_calls(ranks, "dcp_ranks.py")

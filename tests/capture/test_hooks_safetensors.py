@@ -19,6 +19,7 @@ from iotrace.capture.hooks.emit import Emitter
 from iotrace.capture.hooks.safetensors_layout import Piece, part_of, read_pieces, saved_pieces
 from iotrace.traces.check import check_trace
 from iotrace.traces.trace import Trace
+from tests.integration.strace import STRACE
 
 from .hooked_job import Job, environment, requests_below, run_job
 
@@ -341,9 +342,9 @@ def straced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Trace
     for made in (folder, logs, kernel):
         made.mkdir()
     settings = [f"--env={name}={value}" for name, value in environment(logs).items()]
-    output = ("-ff", "-o", kernel / "log")  # a file per thread: no line is cut by another
+    output = ("-s0", "-e", f"trace={','.join(CALLS)}", "-o", kernel / "log")
     command = (sys.executable, script, folder)
-    subprocess.run(["strace", "-y", "-s0", *output, *settings, *command], check=True)
+    subprocess.run([*STRACE, *output, *settings, *command], check=True)
     return folder, kernel, collect(logs, ("python", "job.py"))
 
 

@@ -11,6 +11,8 @@ READS = {"read", "pread64", "readv", "preadv", "preadv2"}
 WRITES = {"write", "pwrite64", "writev", "pwritev", "pwritev2"}
 # fd<path> of a regular file, then anything, then the result at the end of the line.
 CALL = re.compile(rb"^(\w+)\(\d+<(/[^>]*)>.* = (-?\d+)(?: \w+ \(.*\))?$")
+# The calls that are not looked at do not stop the job: imports make tens of thousands of them.
+STRACE = ("strace", "-ff", "--seccomp-bpf", "-y")
 OCTAL = re.compile(rb"\\([0-7]{3})")  # how it writes bytes of a path that are no ASCII
 
 
@@ -30,7 +32,7 @@ def file_calls(command: list[str], logs: Path, **run: object) -> dict[str, FileC
     logs.mkdir()
     calls = ",".join(sorted(READS | WRITES))
     subprocess.run(
-        ["strace", "-ff", "-y", "-s", "0", "-e", f"trace={calls}", "-o", f"{logs}/log", *command],
+        [*STRACE, "-s", "0", "-e", f"trace={calls}", "-o", f"{logs}/log", *command],
         check=True,
         stdout=subprocess.DEVNULL,
         **run,

@@ -1,6 +1,5 @@
 """An unchanged replay of every trace in the corpus, as strace sees it, is the plan."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -17,9 +16,10 @@ from iotrace.replay.job import Op
 from iotrace.replay.plan import Plan
 from iotrace.traces.reader import read_trace
 
+from .strace import STRACE
+
 Call = tuple[str, int, int]  # op, and what the op says of a place: offset and length
 
-IOTRACE = Path(sys.executable).with_name("iotrace")
 CORPUS = sorted(Path(str(files("iotrace.traces"))).glob("corpus/*.parquet"))
 CALLS = {
     "pread64": Op.READ, "pwrite64": Op.WRITE, "fsync": Op.SYNC, "fdatasync": Op.SYNC,
@@ -42,24 +42,63 @@ def as_seen(call: str, arguments: str) -> Call:
     return op.name, 0, 0
 
 
-def observed(logs: Path, root: Path) -> dict[str, list[Call]]:
-    """Return the calls on each file below the workspace, in order, of all but the main threads.
+# Each command is a process of its own; the imports are strace's to follow only once.
+REPLAY_EACH = """
+import os, sys
+from iotrace.tools import __main__, cli
+for trace, root in zip(sys.argv[1::2], sys.argv[2::2]):
+    pid = os.fork()
+    if not pid:
+        sys.argv = ["iotrace", "replay", trace, "--executor", "posix", "--warm", "--root", root]
+        sys.exit(__main__.main())
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(trace, pid, status, file=sys.stderr)
+"""
 
-    These prepare and sync files, off the clock.
+
+def observed(logs: Path, mains: set[int], roots: Path) -> dict[tuple[str, str], list[Call]]:
+    """Return the calls on each file in a workspace, in order, by root and path.
+
+    Those of the main threads are left out: these prepare and sync files, off the clock.
     """
-    lines: list[tuple[float, str, Call]] = []
-    mains = {min(int(log.suffix[1:]) for log in logs.iterdir())}
+    lines: list[tuple[float, str, str, Call]] = []
     for log in logs.iterdir():
+        if int(log.suffix[1:]) in mains:
+            continue
         for line in log.read_text(errors="surrogateescape").splitlines():
             match = LINE.match(line)
-            if match is None or int(log.suffix[1:]) in mains or not match[3].startswith(str(root)):
+            if match is None or not match[3].startswith(f"{roots}/"):
                 continue
-            path = match[3][len(str(root)) + 1 :].partition("/")[2].removesuffix(" (deleted)")
-            lines.append((float(match[1]), path, as_seen(match[2], match[4] or "")))
-    found: dict[str, list[Call]] = defaultdict(list)
-    for _, path, call in sorted(lines, key=lambda line: line[0]):
-        found[path].append(call)
+            root, _, below = match[3][len(str(roots)) + 1 :].partition("/")
+            path = below.partition("/")[2].removesuffix(" (deleted)")
+            lines.append((float(match[1]), root, path, as_seen(match[2], match[4] or "")))
+    found: dict[tuple[str, str], list[Call]] = defaultdict(list)
+    for _, root, path, call in sorted(lines, key=lambda line: line[0]):
+        found[root, path].append(call)
     return found
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], list[Call]]:
+    """Replay each trace in a folder of its name; return what strace saw there."""
+    if shutil.which("strace") is None:
+        pytest.skip("needs strace")
+    logs, roots = tmp_path_factory.mktemp("logs"), tmp_path_factory.mktemp("roots")
+    strace = [*STRACE, "-ttt", "-s", "0", "-e", f"trace={TRACED}", "-o", logs / "log"]
+    words: list[Path] = []
+    for trace in CORPUS:
+        (roots / trace.stem).mkdir()
+        words += [trace, roots / trace.stem]
+    done = subprocess.run(
+        [*strace, sys.executable, "-c", REPLAY_EACH, *words],
+        check=True, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    lines = [line.split() for line in done.stderr.splitlines()]
+    ended = {line[0]: (int(line[1]), int(line[2])) for line in lines if len(line) == 3}
+    assert {trace: status for trace, (_, status) in ended.items()} == {
+        str(trace): 0 for trace in CORPUS
+    }
+    return observed(logs, {pid for pid, _ in ended.values()}, roots)
 
 
 def planned(plan: Plan) -> dict[str, list[Call]]:
@@ -83,18 +122,14 @@ def planned(plan: Plan) -> dict[str, list[Call]]:
     return found
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 @pytest.mark.parametrize("trace", CORPUS, ids=lambda path: path.stem)
-def test_an_unchanged_replay_makes_exactly_the_recorded_calls(trace: Path, tmp_path: Path) -> None:
+def test_an_unchanged_replay_makes_exactly_the_recorded_calls(
+    trace: Path, replayed: dict[tuple[str, str], list[Call]]
+) -> None:
     """The tool's first promise, judged from outside: same files, offsets, lengths and order."""
-    logs, root = tmp_path / "logs", tmp_path / "root"
-    logs.mkdir()
-    root.mkdir()
-    strace = ["strace", "-ff", "-y", "-ttt", "-s", "0", "-e", f"trace={TRACED}", "-o", logs / "log"]
-    replay = [IOTRACE, "replay", trace, "--executor", "posix", "--warm", "--root", root]
-    subprocess.run([*strace, *replay], check=True, stdout=subprocess.DEVNULL, env={**os.environ})
     plan = plan_from_trace(read_trace(str(trace)))
-    seen, wanted = observed(logs, root), planned(plan)
+    seen = {path: calls for (root, path), calls in replayed.items() if root == trace.stem}
+    wanted = planned(plan)
     data = {path: calls for path, calls in wanted.items() if calls}
     assert {path: len(calls) for path, calls in seen.items() if path in data} == {
         path: len(calls) for path, calls in data.items()

@@ -286,7 +286,16 @@ def test_the_kernel_sees_the_jobs_own_calls(tmp_path: Path, depth: int) -> None:
     (tmp_path / "root").mkdir()
     log = tmp_path / "log"
     script = STRACED.format(root=tmp_path / "root", depth=depth)
-    tracer = ["strace", "-f", "-y", "-s", "0", "-e", "trace=pread64,pwrite64,fsync"]
+    tracer = [
+        "strace",
+        "-f",
+        "--seccomp-bpf",
+        "-y",
+        "-s",
+        "0",
+        "-e",
+        "trace=pread64,pwrite64,fsync",
+    ]
     job = [sys.executable, "-c", script]
     subprocess.run([*tracer, "-o", str(log), *job], check=True, cwd=PROJECT)
     seen = list(straced_calls(log, str(tmp_path / "root" / "a")))
