@@ -8,6 +8,7 @@ import pytest
 
 CSRC = Path(__file__).parents[2] / "replay" / "csrc"
 PROGRAMS = Path(__file__).parent / "csrc"
+CHECK = Path(__file__).parents[1] / "capture" / "csrc"  # has check.h
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
@@ -24,6 +25,7 @@ def test_the_loop_is_clean_under_sanitizers(tmp_path: Path, name: str, sanitizer
     program = tmp_path / name
     sources = [PROGRAMS / f"{name}.c", *sorted(CSRC.glob("*.c"))]
     flags = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}"]
+    flags.append(f"-I{CHECK}")
     sanitize = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
     subprocess.run(
         ["gcc", *flags, *sanitize, *sources, "-luring", "-lpthread", "-o", program], check=True

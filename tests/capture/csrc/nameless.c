@@ -13,13 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                      \
-	do {                                                                  \
-		if (!(condition)) {                                           \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			exit(1);                                              \
-		}                                                             \
-	} while (0)
+#include "check.h"
 
 static char data[5000];
 

@@ -15,13 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                      \
-	do {                                                                  \
-		if (!(condition)) {                                           \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			exit(1);                                              \
-		}                                                             \
-	} while (0)
+#include "check.h"
 
 #define BYTES 100000
 

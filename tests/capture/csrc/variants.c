@@ -51,13 +51,7 @@ static struct iovec parts[2] = {{data, 300}, {data + 300, 700}};
 static struct iovec back_parts[2] = {{back, 300}, {back + 300, 700}};
 static volatile int zero; /* keeps arguments from being constants */
 
-#define CHECK(condition)                                                      \
-	do {                                                                  \
-		if (!(condition)) {                                           \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			exit(1);                                              \
-		}                                                             \
-	} while (0)
+#include "check.h"
 
 static int made(const char *path)
 {

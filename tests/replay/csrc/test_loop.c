@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "loop.h"
 
 #define TAPE_BYTES (2 << 20)
@@ -21,14 +22,6 @@
 #define BLOCK 4096
 #define WRITES 24
 #define STREAMS 2
-
-#define CHECK(condition)                                                              \
-	do {                                                                          \
-		if (!(condition)) {                                                   \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			exit(1);                                                      \
-		}                                                                     \
-	} while (0)
 
 typedef int run_function(const struct loop_job *, const struct loop_options *, struct tape *,
 			 struct loop_timing *, struct loop_report *);

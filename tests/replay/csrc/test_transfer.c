@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "loop.h"
 
 #define TAPE_BYTES (4 << 20)
@@ -20,14 +21,6 @@
 #define BLOCK 4096
 #define LANDING_BYTES (4 << 20) /* of a request; a tight one has */
 #define TIGHT_BYTES (64 << 10)
-
-#define CHECK(condition)                                                                \
-	do {                                                                            \
-		if (!(condition)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			exit(1);                                                        \
-		}                                                                       \
-	} while (0)
 
 struct trial {
 	struct loop_request request;
