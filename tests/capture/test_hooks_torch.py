@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,14 @@ def test_a_load_without_data_has_no_rows(job: Job, folder: Path) -> None:
     steps = {row["step"] for row in job.notes("tensor", op="load", path=path)}
 
     assert len(job.notes("span", op="load", path=path)) == len(steps) + 1
+
+
+def test_thousands_of_tensors_are_all_noted(tmp_path: Path) -> None:
+    """In each of the five saves of torch_many.py; what that costs is for tests/bench."""
+    many = run_job(tmp_path / "logs", JOBS / "torch_many.py", tmp_path, "1000")
+
+    steps = Counter(note["step"] for note in many.notes("tensor", op="save"))
+    assert steps == {step: 1000 for step in range(5)}
 
 
 def test_the_process_says_what_it_is(job: Job) -> None:

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,10 @@ EXECUTIONS = 400
 
 
 def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
-    """Another seed every day: CI adds up."""
+    """The same executions in every run."""
     pytest.importorskip("atheris", reason="there is no coverage to guide by on this machine")
-    seed = int(time.time()) // 86_400
     command = [sys.executable, "-m", "tests.fuzz.run", "--executions", str(EXECUTIONS)]
-    command += ["--seed", str(seed), "--findings", str(tmp_path)]
+    command += ["--seed", "1", "--findings", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     ran = re.search(r"(\d+) executions, 0 findings.*edges (\d+), .* corpus (\d+)", done.stdout)
