@@ -6,7 +6,7 @@ PACKAGES := capture replay traces tools
 EXECUTIONS ?= 1000000
 NATIVE := $(wildcard capture/csrc/*.[ch] replay/csrc/*.[ch] replay/csrc/*.py)
 
-.PHONY: help setup demo test lint typing native bench fuzz clean
+.PHONY: help setup demo test suite lint typing native bench fuzz clean
 
 help:    ## list the targets
 	@sed -n 's/^\([a-z]*\): .*## /  \1\t/p' $(MAKEFILE_LIST)
@@ -16,7 +16,10 @@ setup: $(VENV)/.native ## all a checkout needs: system packages, environment, C 
 demo: setup ## capture a real 500 MB checkpoint, replay it coalesced and direct, compare
 	@PATH="$(CURDIR)/$(BIN):$$PATH" docs/demo/run
 
-test: lint $(VENV)/.tests ## every check: linter, type checker, all tests
+test: setup $(VENV)/.tests ## every check: linter, type checker, all tests
+	@$(MAKE) --no-print-directory -j2 lint suite # the type checker takes a minute of one core
+
+suite: setup $(VENV)/.tests
 	$(BIN)/python -m pytest
 
 bench: setup $(VENV)/.tests ## the measured claims, each against its peer in the same run
