@@ -1,5 +1,6 @@
 """What a replay measured, and its two written forms: a JSON object and a trace."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.version import tool_version
 
 _TIMES = ("write_seconds", "read_seconds", "durable_seconds", "allocate_seconds")
+_RECORDING = "the recording: "
 _RANGED = (Op.READ, Op.WRITE, Op.ALLOCATE, Op.TRUNCATE, Op.SYNC)
 
 
@@ -231,12 +233,12 @@ class Outcome:
 
         Args:
             trace: what was replayed, as given.
-            metadata: of the recording; what it says of completeness does not carry over.
+            metadata: of the recording; what it lacks the result lacks too.
         """
         entry = HistoryEntry("replay", f"{self.executor}, {trace}", tool_version=tool_version())
         known = replace(
             metadata,
-            completeness=Completeness(),
+            completeness=Completeness(notes=tuple(_lacking(metadata))),
             extra={**metadata.extra, "replay": self.to_json(trace)},
         )
         return Trace.from_columns(_columns(self.plan, self._median()), known.with_history(entry))
@@ -246,6 +248,12 @@ class Outcome:
             self.whole or self.repetitions, key=lambda one: one.write_seconds + one.read_seconds
         )
         return ordered[(len(ordered) - 1) // 2]
+
+
+def _lacking(recording: Metadata) -> Iterator[str]:
+    """Yield what a replay of an incomplete recording did not do either."""
+    for problem in recording.completeness.problems():
+        yield problem if problem.startswith(_RECORDING) else f"{_RECORDING}{problem}"
 
 
 def _columns(plan: Plan, repetition: Repetition) -> dict[str, IntColumn | Strings | Ints]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from iotrace.traces.codec import decode, dump_json, parse_json
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.schema import FORMAT_VERSION, is_supported_version
+from iotrace.traces.words import plural
 
 # The kernel's count of a process has bytes nobody can record. Written: messages that libc and the
 # loader make by themselves (error(), getopt). Read: 832 of each library by the loader, files of
@@ -181,13 +182,13 @@ class Completeness:
 
     def _lost_records(self) -> Iterable[str]:
         counts = (
-            (self.dropped_records, "records dropped (no room in the raw log)"),
-            (self.unknown_descriptors, "requests on descriptors that could not be resolved"),
-            (self.unmatched_completions, "asynchronous requests without their completion"),
-            (self.cut_texts, "paths or names cut short"),
-            (self.torn_records, "records torn by the end of their process"),
+            (self.dropped_records, "record", "dropped (no room in the raw log)"),
+            (self.unknown_descriptors, "request", "on descriptors that could not be resolved"),
+            (self.unmatched_completions, "asynchronous request", "without its completion"),
+            (self.cut_texts, "name", "of a file or a tensor cut short"),
+            (self.torn_records, "record", "torn by the end of its process"),
         )
-        return [f"{count} {what}" for count, what in counts if count]
+        return [f"{plural(count, noun)} {what}" for count, noun, what in counts if count]
 
     def _incomplete_files(self) -> Iterable[str]:
         return [
@@ -206,7 +207,7 @@ class Completeness:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One thing that was done to the trace: capture, recover, import, merge, share, replay."""
+    """One thing that was done to the trace; docs/trace-format.md lists the actions."""
 
     action: str
     detail: str = ""

@@ -182,3 +182,17 @@ def test_a_result_of_several_runs_says_so(small_trace: Path, tmp_path: Path) -> 
     assert told["transforms"] == figures["transforms"]
     for name in ("write_seconds", "durable_seconds", "read_seconds"):
         assert told["seconds"][name] == figures["replayed"][name]
+
+
+def test_a_result_of_an_incomplete_recording_is_incomplete(
+    make_trace: Make, tmp_path: Path
+) -> None:
+    """What was not recorded was not replayed; a result of the result says it once."""
+    trace = make_trace(problem="12 records dropped")
+    for name in ("first.parquet", "second.parquet"):
+        done = iotrace("replay", trace, "--root", tmp_path, "-o", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+        trace = tmp_path / name
+        shown = iotrace("show", trace).stdout
+        assert "INCOMPLETE" in shown
+        assert "! the recording: 12 records dropped" in shown

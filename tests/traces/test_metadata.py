@@ -115,7 +115,7 @@ def test_every_gap_is_told_in_words() -> None:
     """A trace that is incomplete says so everywhere; silence would be taken for certainty."""
     problems = rich_metadata().completeness.problems()
     assert not rich_metadata().completeness.complete
-    for count in ("1 records dropped", "2 requests", "3 async", "4 paths", "5 records torn"):
+    for count in ("1 record dropped", "2 requests", "3 async", "4 names", "5 records torn"):
         assert any(problem.startswith(count) for problem in problems)
     assert f"{ODD_PATH}: 10 bytes recorded as written, the file is gone" in problems
     assert "1 MiB was mapped and not seen" in problems
