@@ -22,7 +22,8 @@ from iotrace.tools.render import (
     print_table,
 )
 from iotrace.tools.verdict.evidence import print_evidence
-from iotrace.tools.verdict.headline import headline
+from iotrace.tools.verdict.headline import headline, round_trips
+from iotrace.tools.verdict.prediction import predict
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.verdict.verdict import Finding, Verdict
 
@@ -60,19 +61,21 @@ def to_json(
         "short_writes": verdict.failures.short,
         "cached_read_share": verdict.cached_read_share,
         "counters": dict(verdict.counters),
-        "episodes": [_finding_json(finding) for finding in verdict.findings],
+        "episodes": [_finding_json(finding, storage) for finding in verdict.findings],
         "advice": [asdict(one) for one in advice],
         "storage": _plain(storage),
     }
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
+def _finding_json(finding: Finding, storage: Capability | None) -> dict[str, Any]:
     episode = finding.episode
     return {
         "op": episode.name,
         "step": episode.step if episode.step >= 0 else None,
         "engine": episode.engine,
         "seconds": finding.seconds,
+        "cause": round_trips(finding),
+        "predicted": _plain(predict(finding, storage)),
         "bytes": episode.moved_bytes,
         "slowest_rank": finding.slowest_rank.rank,
         "imbalance": finding.imbalance,

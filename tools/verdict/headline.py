@@ -18,6 +18,7 @@ from iotrace.tools.render import (
     printable,
     shorten,
 )
+from iotrace.tools.verdict.prediction import predict
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.phases import Phase
 from iotrace.traces.verdict.failures import Failure
@@ -52,8 +53,9 @@ def headline(
         if worst.data is not None:
             cached = _cached(loads, verdict, storage) if findings is loads else ""
             yield f"{worst.data.op}s", _requests(worst.data) + cached
-            if worst.data.is_round_trips and worst.data.rank_busy_seconds > _CAUSE * worst.seconds:
-                yield "cause", _round_trips(worst)
+            cause = round_trips(worst)
+            if cause is not None:
+                yield "cause", cause
         elif findings is loads and verdict.mapped_only:
             mapped = plural(verdict.mapped_only, "file")
             yield "reads", f"{mapped} mapped: what was read through it, and when, was not seen"
@@ -198,10 +200,16 @@ def _requests(shape: Shape) -> str:
     return f"{format_count(shape.count)} of {size}, {depth}, {each} each{rate}"
 
 
-def _round_trips(finding: Finding) -> str:
-    """Return `503 round trips of 3.88 ms = 1.95 s of 2.06 s: their number, not their size`."""
+def round_trips(finding: Finding) -> str | None:
+    """Return `503 round trips of 3.88 ms = 1.95 s of 2.06 s: their number, not their size`.
+
+    `None` where that is not the cause.
+    """
     shape = finding.data
-    assert shape is not None
+    if shape is None or not shape.is_round_trips:
+        return None
+    if shape.rank_busy_seconds <= _CAUSE * finding.seconds:
+        return None
     busy, whole = (format_seconds(s) for s in (shape.rank_busy_seconds, finding.seconds))
     each = format_seconds(shape.mean_us / 1e6)
     trips = plural(round(shape.rank_busy_seconds / (shape.mean_us / 1e6)), "round trip")
@@ -222,6 +230,13 @@ def _capabilities(
     if parts:
         depth = ", ".join(map(str, dict.fromkeys(depths)))
         yield "here", f"{format_bytes(_LARGE_BYTES)}: {', '.join(parts)} (depth {depth})"
+    for findings in (saves, loads):
+        worst = max(findings, key=lambda one: one.seconds, default=None)
+        told = predict(worst, storage) if worst else None
+        if worst and told:
+            trips = plural(told.round_trips, "round trip")
+            seconds = format_seconds(told.seconds)
+            yield "", f"the same {worst.episode.name} takes {seconds} there: {trips}"
 
 
 def _bytes(findings: Sequence[Finding], verb: str) -> Iterator[str]:

@@ -1,0 +1,129 @@
+"""Saves to storage on which every request takes a millisecond, and what is foretold of them.
+
+The same job runs on a local disk. What `why` and `replay --rtt` make of that trace is held against
+what the saves really take on a file system that answers so late. Best of several on both sides:
+the machine may be busy.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iotrace.replay.build import plan_from_trace
+from iotrace.replay.options import ReplayOptions
+from iotrace.replay.result import RecordedSummary
+from iotrace.replay.session import replay
+from iotrace.replay.transforms.select import Select
+from iotrace.replay.transforms.split import MaxRequest
+from iotrace.traces.reader import read_trace
+from tests.replay.slow_mount import REQUEST_BYTES, slow_mount
+from tests.tools.command import iotrace
+
+JOB = Path(__file__).parent / "jobs" / "small_tensors.py"
+ENGINES = ("torch.save", "dcp", "safetensors")
+TURNS = 3
+DELAY_SECONDS = 0.001
+WITHIN = 0.2
+
+Episodes = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Saves:
+    """The job's saves.
+
+    Attributes:
+        near: trace of the job on a local disk; `far` on the slow storage.
+        foretold: the verdict on it, for the slow storage.
+        real: the verdict on the job on the slow storage; `said` as it is printed.
+    """
+
+    near: Path
+    far: Path
+    foretold: Episodes
+    real: Episodes
+    said: str
+
+
+def run(*words: object, **more: str) -> str:
+    """Run `iotrace`; return what it printed."""
+    done = iotrace(*words, extra_env=more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def saves(tmp_path_factory: pytest.TempPathFactory) -> Saves:
+    """The job, once here and once there."""
+    folder = tmp_path_factory.mktemp("round-trips")
+    here, there = folder / "here", folder / "there"
+    near, far = folder / "near.parquet", folder / "far.parquet"
+    here.mkdir()
+    there.mkdir()
+    cache = {"XDG_CACHE_HOME": str(folder)}
+    run("capture", "-o", near, "--", sys.executable, JOB, here, TURNS)
+    with slow_mount(there, DELAY_SECONDS):
+        foretold = json.loads(run("why", near, "--root", there, "--json", "-", **cache))
+        run("capture", "-o", far, "--", sys.executable, JOB, there, TURNS)
+        real = json.loads(run("why", far, "--no-probe", "--json", "-", **cache))
+        said = run("why", far, "--no-probe", **cache)
+    return Saves(near, far, foretold["episodes"], real["episodes"], said)
+
+
+def of(episodes: Episodes, engine: str) -> Episodes:
+    """Return the saves of an engine."""
+    return [one for one in episodes if one["engine"] == engine]
+
+
+def first_to_last(location: Path, episodes: Episodes) -> Iterator[float]:
+    """Yield for each save the seconds from its first request to the end of its last."""
+    trace = read_trace(location)
+    rows = trace.where(trace.row_mask(layer="request"))
+    for one in episodes:
+        own = rows.where(rows.ints("step") == one["step"])
+        yield float(own.ints("end_ns").max() - own.ints("start_ns").min()) / 1e9
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_number_of_round_trips_is_the_cause_where_it_is(saves: Saves, engine: str) -> None:
+    """safetensors writes all of it at once: of it that must not be said."""
+    causes = {one["cause"] for one in of(saves.real, engine)}
+    if engine == "safetensors":
+        assert causes == {None}
+        return
+    assert all(cause and "their number, not their size" in cause for cause in causes)
+    least = 100 if engine == "torch.save" else 300
+    assert all(least <= int(cause.split()[0]) < 1.1 * least for cause in causes if cause)
+    assert "cause " in saves.said.split("\n\n")[0]  # of the longest, which is DCP's
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_why_foretells_the_time_on_slow_storage(saves: Saves, engine: str) -> None:
+    """From a trace of local storage, and a probe of the slow one."""
+    real = min(one["seconds"] for one in of(saves.real, engine))
+    foretold = min(one["predicted"]["seconds"] for one in of(saves.foretold, engine))
+    assert foretold == pytest.approx(real, rel=WITHIN)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_replay_with_round_trips_takes_as_long(saves: Saves, engine: str, tmp_path: Path) -> None:
+    """`--rtt 1ms --timing think` on this disk."""
+    trace = read_trace(saves.near)
+    plan, recorded = plan_from_trace(trace), RecordedSummary.of(trace)
+    quickest = min(of(saves.foretold, engine), key=lambda one: one["seconds"])
+    plan = MaxRequest(REQUEST_BYTES)(Select(steps=(quickest["step"],))(plan))
+    options = ReplayOptions(
+        root=tmp_path, executor="posix", round_trip_seconds=DELAY_SECONDS, timing="think"
+    )
+    took: list[float] = []
+    while len(took) < TURNS or sum(took) < 0.3:  # many of a short one
+        done = replay(plan, recorded, options)
+        assert done.errors == ()
+        took.append(done.repetitions[0].write_seconds)
+    real = min(first_to_last(saves.far, of(saves.real, engine)))
+    assert min(took) == pytest.approx(real, rel=WITHIN)
