@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from iotrace.replay.build import plan_from_trace
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
 from iotrace.replay.session import replay
-from iotrace.replay.target import mount_of
+from iotrace.replay.statistics import estimate
+from iotrace.replay.target import MountPoint, mount_of
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.trace import Column, Ints, Strings, Trace
 
@@ -24,13 +26,17 @@ _POINTS = ((1 << 20, 8), (4096, 1), (1 << 20, 1), (64 << 10, 1))
 _FIRST_COUNT = 32  # requests that show how slow the storage is
 _MOST_BYTES = 64 << 20
 _AIM_SECONDS = 0.06  # of requests per point
+_LEAST_RUNS = 3  # of a point
+_MOST_RUNS = 12
+_NARROW = 0.05  # half width of the interval over the median, from which on it is good enough
 
 
 @dataclass(frozen=True)
 class ProbePoint:
     """What one size and depth gave: `rate` in bytes/s, `durable_rate` with the sync of the file.
 
-    Reads are cold; their `durable_rate` is the rate.
+    Reads are cold; their `durable_rate` is the rate. All three are medians over `runs`; `low` and
+    `high` are the scatter of the durable rate, see `iotrace.replay.statistics`.
     """
 
     op: str
@@ -40,6 +46,21 @@ class ProbePoint:
     rate: float
     durable_rate: float
     p50_us: float
+    runs: int = 1
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def scatter(self) -> float | None:
+        """Half the width of the interval over the median; `None` of a single run."""
+        if self.low is None or self.high is None or self.runs < 2 or not self.durable_rate:
+            return None
+        return (self.high - self.low) / 2 / self.durable_rate
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was repeated until its interval was narrow."""
+        return self.runs >= _LEAST_RUNS and (self.scatter or 0.0) <= _NARROW
 
 
 @dataclass(frozen=True)
@@ -57,6 +78,11 @@ class Capability:
     realtime_ns: int
     points: tuple[ProbePoint, ...]
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every point is."""
+        return all(point.is_settled for point in self.points)
+
     def best(self, op: str, size_bytes: int | None = None) -> ProbePoint | None:
         """Return the point of `op` (of this size) with the highest durable rate."""
         sizes = {point.size_bytes for point in self.points} if size_bytes is None else {size_bytes}
@@ -69,6 +95,24 @@ class Capability:
         own = (p for p in self.points if (p.op, p.size_bytes, p.depth, p.direct) == wanted)
         return next(own, None)
 
+    def one_by_one_us(self, op: str, size_bytes: int, direct: bool) -> float | None:
+        """Return what one request takes when they come one at a time, in microseconds.
+
+        Between probed sizes it is interpolated (on logarithms); beyond the largest it grows with
+        the size. `None` where nothing of the kind was probed.
+        """
+        own = sorted(
+            (p.size_bytes, p.p50_us)
+            for p in self.points
+            if p.op == op and p.direct == direct and p.depth == 1 and p.p50_us > 0
+        )
+        if not own:
+            return None
+        sizes, times = (np.log(np.array(column)) for column in zip(*own, strict=True))
+        wanted = np.log(max(size_bytes, 1))
+        over = max(0.0, float(wanted - sizes[-1]))
+        return float(np.exp(np.interp(wanted, sizes, times) + over))
+
 
 def probe(
     root: Path,
@@ -77,58 +121,125 @@ def probe(
 ) -> Capability:
     """Try the storage of `root`, in a fresh folder that is removed.
 
+    Each point is tried a few times, then all that scatter again, in turn, until their intervals are
+    narrow.
+
     Args:
         root: an existing folder that can be written.
-        budget_seconds: no further point is begun after this.
+        budget_seconds: no further run is begun after this.
         progress: called with a stage, points done and points in all.
 
     Raises:
         PlanError: nothing can be written there, or there is too little room.
     """
-    begin = time.monotonic()
+    deadline = time.monotonic() + budget_seconds
     mount = mount_of(root)
     kinds = [
-        (op, size, depth, direct)
+        _Kind(op, size, depth, direct)
         for size, depth in _POINTS
         for op in ("write", "read")
         for direct in (False, True)
     ]
-    points: list[ProbePoint] = []
+    tried: list[_Point] = []
     for number, kind in enumerate(kinds):
         progress("probe", number, len(kinds))
-        if time.monotonic() - begin > budget_seconds:
+        if time.monotonic() > deadline:
             break
-        points += _try(root, *kind)
+        first = _first_run(root, kind)
+        tried += [] if first is None else [first]
     progress("probe", len(kinds), len(kinds))
-    return Capability(mount.file_system, mount.source, time.time_ns(), tuple(points))
+    # All in turn, so that a while in which the machine is busy does not fall on one of them.
+    while again := [one for one in tried if not one.result.is_settled and one.can_run]:
+        for one in again:
+            if time.monotonic() > deadline:
+                return _capability(mount, tried)
+            more = _runs(root, one.kind, one.count, _LEAST_RUNS)
+            one.runs += more
+            one.left = one.left - len(more) if more else 0
+    return _capability(mount, tried)
 
 
-def _try(root: Path, op: str, size: int, depth: int, direct: bool) -> Iterator[ProbePoint]:
-    """Yield the point, or nothing where it cannot be had (no direct I/O)."""
+def _capability(mount: MountPoint, tried: Sequence[_Point]) -> Capability:
+    points = tuple(one.result for one in tried)
+    return Capability(mount.file_system, mount.source, time.time_ns(), points)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What is tried."""
+
+    op: str
+    size_bytes: int
+    depth: int
+    direct: bool
+
+
+class _Run(NamedTuple):
+    """What one try gave; of `count` requests."""
+
+    seconds: float
+    durable_seconds: float
+    p50_us: float
+
+
+@dataclass
+class _Point:
+    """The runs of a kind, each of `count` requests; `left`: how many more are worth their time."""
+
+    kind: _Kind
+    count: int
+    runs: list[_Run]
+    left: int = _MOST_RUNS
+
+    @property
+    def can_run(self) -> bool:
+        return self.left > 0
+
+    @property
+    def result(self) -> ProbePoint:
+        """What they gave."""
+        moved = self.kind.size_bytes * self.count
+        found = estimate([moved / max(run.durable_seconds, 1e-9) for run in self.runs])
+        return ProbePoint(
+            op=self.kind.op,
+            size_bytes=self.kind.size_bytes,
+            depth=self.kind.depth,
+            direct=self.kind.direct,
+            rate=float(np.median([moved / max(run.seconds, 1e-9) for run in self.runs])),
+            durable_rate=found.median,
+            p50_us=float(np.median([run.p50_us for run in self.runs])),
+            runs=len(self.runs),
+            low=found.low,
+            high=found.high,
+        )
+
+
+def _first_run(root: Path, kind: _Kind) -> _Point | None:
+    """Return a point after a few runs of as many requests as tell; None: it cannot be had."""
     count = _FIRST_COUNT
-    for _ in range(2):
-        trace = _requests(op, size, count, direct)
-        options = ReplayOptions(queue_depth=depth, root=root)
-        outcome = replay(plan_from_trace(trace), RecordedSummary.of(trace), options)
-        if outcome.failed:
-            return
-        one = outcome.repetitions[0]
-        seconds = one.write_seconds if op == "write" else one.read_seconds
-        durable = one.durable_seconds if op == "write" else seconds
-        wanted = min(int(count * _AIM_SECONDS / max(durable, 1e-6)), _MOST_BYTES // size)
-        if wanted <= 2 * count:
-            break
-        count = wanted
-    moved = size * count
-    yield ProbePoint(
-        op=op,
-        size_bytes=size,
-        depth=depth,
-        direct=direct,
-        rate=moved / max(seconds, 1e-9),
-        durable_rate=moved / max(durable, 1e-9),
-        p50_us=float(np.median(outcome.latencies_ns())) / 1e3,
-    )
+    runs = _runs(root, kind, count, 1)
+    if not runs:
+        return None
+    seconds = max(runs[0].durable_seconds, 1e-6)
+    wanted = min(int(count * _AIM_SECONDS / seconds), _MOST_BYTES // kind.size_bytes)
+    count = max(count, wanted)
+    runs = _runs(root, kind, count, _LEAST_RUNS)
+    return _Point(kind, count, runs) if runs else None
+
+
+def _runs(root: Path, kind: _Kind, count: int, repeat: int) -> list[_Run]:
+    """Return what `repeat` runs gave; nothing where it cannot be had."""
+    trace = _requests(kind.op, kind.size_bytes, count, kind.direct)
+    options = ReplayOptions(queue_depth=kind.depth, root=root, repeat=repeat)
+    outcome = replay(plan_from_trace(trace), RecordedSummary.of(trace), options)
+    if outcome.failed:  # no direct I/O
+        return []
+    p50_us = float(np.median(outcome.latencies_ns())) / 1e3
+    if kind.op == "write":
+        both = [(one.write_seconds, one.durable_seconds) for one in outcome.repetitions]
+    else:
+        both = [(one.read_seconds, one.read_seconds) for one in outcome.repetitions]
+    return [_Run(seconds, durable, p50_us) for seconds, durable in both]
 
 
 def _requests(op: str, size: int, count: int, direct: bool) -> Trace:

@@ -16,8 +16,9 @@ from iotrace.traces.codec import decode
 from iotrace.traces.errors import TraceFormatError
 
 _FILE = "probes.json"
-_VERSION = "1"  # of what a probe does: another one is not comparable
+_VERSION = "2"  # of what a probe does: another one is not comparable
 _LASTS_SECONDS = 7 * 24 * 3600
+_UNSETTLED_SECONDS = 3600  # of one whose intervals stayed wide: the machine was busy
 _MOST_BYTES = 1 << 20
 
 
@@ -28,7 +29,10 @@ def cache_folder() -> Path:
 
 
 def load_probe(root: Path) -> Capability | None:
-    """Return a probe of the storage of `root` of the last week, if there is one."""
+    """Return a probe of the storage of `root` of the last week, if there is one.
+
+    One whose intervals stayed wide lasts an hour.
+    """
     stored = _read().get(_key(root))
     if not isinstance(stored, dict):
         return None
@@ -37,7 +41,8 @@ def load_probe(root: Path) -> Capability | None:
     except (TraceFormatError, TypeError):  # edited, or of another version
         return None
     age = time.time() - found.realtime_ns / 1e9
-    return found if 0 <= age < _LASTS_SECONDS and found.points else None
+    lasts = _LASTS_SECONDS if found.is_settled else _UNSETTLED_SECONDS
+    return found if 0 <= age < lasts and found.points else None
 
 
 def save_probe(root: Path, found: Capability) -> None:

@@ -160,7 +160,9 @@ def _gains(data: Shape, storage: Capability) -> Iterator[tuple[str, ProbePoint, 
         pairs.append(("size", (most_bytes, 1, direct), now))
     for name, changed, unchanged in pairs:
         better, base = storage.find(op, *changed), storage.find(op, *unchanged)
-        if better and base and better.durable_rate >= _CLEARLY_FASTER * base.durable_rate:
+        if not (better and base) or (better.low or 0.0) < (base.high or 0.0):
+            continue  # their intervals overlap
+        if better.durable_rate >= _CLEARLY_FASTER * base.durable_rate:
             yield name, better, base
 
 

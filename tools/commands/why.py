@@ -27,8 +27,9 @@ def why(
     root: Annotated[
         Path,
         root_option(
-            "The folder whose storage the requests are held against; it is probed for a few "
-            "seconds, once a week."
+            "The folder whose storage the requests are held against; it is probed for 8 seconds, "
+            "once a week, or an hour where it scatters. Kept in iotrace/probes.json in "
+            "$XDG_CACHE_HOME or ~/.cache."
         ),
     ] = Path("."),
     no_probe: Annotated[

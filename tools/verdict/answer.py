@@ -17,6 +17,7 @@ from iotrace.tools.render import (
     format_bytes,
     format_rate,
     format_seconds,
+    format_share,
     print_facts,
     print_problems,
     print_table,
@@ -116,7 +117,7 @@ def _print_storage(terminal: Terminal, storage: Capability | None) -> None:
         if hours < 48
         else f"{hours / 24:.0f} days ago"
     )
-    titles = ("size", "depth", "median each", "rate", "durable")
+    titles = ("size", "depth", "median each", "rate", "durable", "±", "runs")
     columns = [Column("requests")]
     columns += [Column(title, right=True) for title in titles]
     rows = [
@@ -127,6 +128,8 @@ def _print_storage(terminal: Terminal, storage: Capability | None) -> None:
             format_seconds(point.p50_us / 1e6),
             format_rate(point.rate, 1),
             format_rate(point.durable_rate, 1) if point.op == "write" else NONE,
+            NONE if point.scatter is None else format_share(point.scatter, 1),
+            str(point.runs),
         )
         for point in sorted(
             storage.points, key=lambda p: (p.op != "write", p.direct, p.size_bytes, p.depth)

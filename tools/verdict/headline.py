@@ -30,6 +30,7 @@ from iotrace.traces.words import plural
 _CAUSE = 0.4  # the part of the time from which on something is its cause
 _LATE = 0.1  # how much later than the others a rank is named the slowest
 _LARGE_BYTES = 1 << 20  # the largest that is probed
+_SURE = 0.05  # a scatter that need not be told
 _CACHE_FACTOR = 1.5  # faster than storage by this: the page cache
 
 
@@ -225,7 +226,9 @@ def _capabilities(
         best = storage.best(op, _LARGE_BYTES)
         if used and best is not None:
             way = "direct" if best.direct else "buffered"
-            parts.append(f"{way} {op}s {format_rate(best.durable_rate, 1)}")
+            scatter = best.scatter
+            about = f" ±{format_share(scatter, 1)}" if scatter and scatter > _SURE else ""
+            parts.append(f"{way} {op}s {format_rate(best.durable_rate, 1)}{about}")
             depths.append(best.depth)
     if parts:
         depth = ", ".join(map(str, dict.fromkeys(depths)))
