@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.traces.columns import IntArray
+from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
-from iotrace.traces.verdict.requests import Requests
 
 Floats = npt.NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from types import MappingProxyType
 import numpy as np
 
 from iotrace.traces.columns import CodeArray, Mask
+from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
-from iotrace.traces.verdict.requests import Requests
 
 _O_DIRECTORY = 0o200000
 _WAYS = {

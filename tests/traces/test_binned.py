@@ -13,8 +13,8 @@ from iotrace.traces.binned import (
     lanes,
     latency_curve,
 )
+from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Ints
-from iotrace.traces.verdict.requests import Requests
 
 from .conftest import small_trace
 

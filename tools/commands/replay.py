@@ -31,9 +31,9 @@ from iotrace.tools.shape import Shape, transforms
 from iotrace.traces.columns import Mask
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
+from iotrace.traces.requests import Requests
 from iotrace.traces.stores import as_uri
 from iotrace.traces.trace import Trace
-from iotrace.traces.verdict.requests import Requests
 
 
 @with_panels

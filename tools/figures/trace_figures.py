@@ -11,8 +11,8 @@ from iotrace.tools.figures.svg import COLOURS, FAINT, Chart, Figure
 from iotrace.tools.render import format_bytes, format_count, format_seconds, printable, shorten
 from iotrace.traces import binned
 from iotrace.traces.binned import Floats, TimeBins
+from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
-from iotrace.traces.verdict.requests import Requests
 from iotrace.traces.verdict.verdict import Verdict
 
 _DATA_OPS = ("write", "read", "fault")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iotrace.traces.grouping import first_rows, number_groups
 from iotrace.traces.phases import Phase
+from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.episodes import Episode
 from iotrace.traces.verdict.extents import Extents
-from iotrace.traces.verdict.grouping import first_rows, number_groups
-from iotrace.traces.verdict.requests import Requests
 
 _ITEM_BYTES = {
     **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),

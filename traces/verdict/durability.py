@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iotrace.traces.requests import Requests
 from iotrace.traces.verdict.episodes import Episode
-from iotrace.traces.verdict.requests import Requests
 
 # `flags` of a sync: fsync, fdatasync and msync are of one file, syncfs and sync of all.
 _OF_ONE_FILE = (0, 1, 2, 3)

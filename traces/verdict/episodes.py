@@ -9,8 +9,8 @@ import numpy as np
 
 from iotrace.traces.columns import IntArray
 from iotrace.traces.phases import Phase
+from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
-from iotrace.traces.verdict.requests import Requests
 
 _SAVE_SPANS = ("save", "stage", "commit", "wait")
 _LOAD_SPANS = ("load", "allocate")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.traces.columns import Mask
+from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
-from iotrace.traces.verdict.requests import Requests
 from iotrace.traces.verdict.tensors import last_tensor_before, tensor_at
 
 # Answers to a question, not failures: is it there, may it be made, does it have this attribute.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.traces.columns import IntArray
+from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.episodes import Episode
-from iotrace.traces.verdict.requests import Requests
 from iotrace.traces.verdict.tensors import tensor_at
 
 _TIMED_OPS = ("read", "write", "sync", "fault", "open", "rename", "truncate", "allocate", "unlink")

@@ -10,6 +10,7 @@ import numpy as np
 
 from iotrace.traces.counters import SpanCounters, counters_of_spans
 from iotrace.traces.phases import Phase
+from iotrace.traces.requests import Requests
 from iotrace.traces.schema import COLUMNS
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.amplification import Amplification, amplification
@@ -18,7 +19,6 @@ from iotrace.traces.verdict.durability import Durability, durability
 from iotrace.traces.verdict.episodes import Episode, find_episodes, read_spans
 from iotrace.traces.verdict.failures import Failures, find_failures
 from iotrace.traces.verdict.memory import Memory, memory
-from iotrace.traces.verdict.requests import Requests
 from iotrace.traces.verdict.shape import Shape, shape_of
 from iotrace.traces.verdict.slowest import Slowest, find_slowest
 from iotrace.traces.verdict.split import RankSplit, slowest, split

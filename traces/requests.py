@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from iotrace.traces.columns import CodeArray, IntArray, Mask
+from iotrace.traces.grouping import first_rows, number_groups
 from iotrace.traces.phases import PhaseArray, ends_ns, phases
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.trace import Trace
-from iotrace.traces.verdict.grouping import first_rows, number_groups
 
 
 @dataclass(frozen=True, eq=False)
