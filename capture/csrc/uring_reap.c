@@ -9,8 +9,11 @@
 
 /* Requests with the same user data among which the one that fits best is looked for. */
 #define CANDIDATES 64
-/* Tries to get hold of what another thread is busy with, when it cannot be left to it. */
-#define PATIENCE 100000
+/*
+ * Tries to get hold of what another thread is busy with, when it cannot be left to it. Who is
+ * busy never blocks, but may have no processor for long: a tenth of this was too little.
+ */
+#define PATIENCE 10000000
 #define SPINS 1000
 
 static struct pending *at(struct ring *ring, uint32_t index)
