@@ -9,27 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from iotrace.capture.accounts import account_of, own_accounts, unseen_without_log
-from iotrace.capture.clock import Clock
-from iotrace.capture.completeness import (
-    Requests,
-    file_completeness,
-    lost_names,
-    mapped_bytes,
-    process_completeness,
-    unread_direct,
-    written_files,
-)
-from iotrace.capture.environment import boot_id, describe_host
-from iotrace.capture.faults import Faults, faults_of, read_faults
-from iotrace.capture.files import FileTable, identify
-from iotrace.capture.mounts import find_mounts
-from iotrace.capture.notes import Notes, read_notes
-from iotrace.capture.processes import describe_process, has_ended, rank_of
-from iotrace.capture.rawlog import SUFFIX, RawLog, read_raw_log
-from iotrace.capture.roster import Roster, read_roster
-from iotrace.capture.rows import (
+from iotrace.capture.blocks import (
     CODED_COLUMNS,
-    DATA_LAYERS,
     NULLS,
     PRIVATE_COLUMNS,
     Block,
@@ -37,9 +18,26 @@ from iotrace.capture.rows import (
     Words,
     empty_block,
     joined,
-    process_block,
-    request_ops,
 )
+from iotrace.capture.clock import Clock
+from iotrace.capture.completeness import (
+    Requests,
+    file_completeness,
+    lost_names,
+    process_completeness,
+    unread_direct,
+    written_files,
+)
+from iotrace.capture.environment import boot_id, describe_host
+from iotrace.capture.faults import Faults, faults_of, read_faults
+from iotrace.capture.files import FileTable, identify
+from iotrace.capture.mapped import mapped_bytes
+from iotrace.capture.mounts import find_mounts
+from iotrace.capture.notes import Notes, read_notes
+from iotrace.capture.processes import describe_process, has_ended, rank_of
+from iotrace.capture.rawlog import SUFFIX, RawLog, read_raw_log
+from iotrace.capture.roster import Roster, read_roster
+from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
 from iotrace.capture.spans import labelling
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.metadata import Completeness, Host, Metadata

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.capture.accounts import Account
+from iotrace.capture.blocks import NULLS, Block, Words
 from iotrace.capture.extents import Extents, holds_data
-from iotrace.capture.faults import Faults
 from iotrace.capture.files import FileTable
 from iotrace.capture.rawlog import RawLog
-from iotrace.capture.rows import NULLS, Block, Words
 from iotrace.traces.metadata import FileCompleteness, ProcessCompleteness
 from iotrace.traces.words import plural
 
@@ -232,49 +231,6 @@ def bytes_by_process(requests: Requests, rows: Rows, processes: int) -> list[int
     totals = np.zeros(processes, np.int64)
     np.add.at(totals, requests.block["process"][rows], requests.moved_bytes(rows))
     return totals.tolist()
-
-
-def mapped_bytes(requests: Requests, faults: Faults) -> Iterator[str]:
-    """Yield what may have moved through memory, where no request shows it.
-
-    Reads show as page faults, if these could be seen and the pages were not in memory already;
-    writes do not. Read-ahead brings pages without a fault of their own, so a process that had one
-    on a file is taken to have loaded it from storage.
-    """
-    if faults.lost:
-        yield f"{plural(faults.lost, 'page fault')} came too fast to be kept"
-    block = requests.block
-    for_writing = writable_maps(requests)
-    for_reading = np.setdiff1d(requests.succeeded("map"), for_writing)
-    unused = "which of them were used was not seen"
-    if faults.refused:
-        told = f"{unused} (page faults: {faults.refused})"
-    else:
-        for_reading = without_faults(requests, for_reading)
-        told = "what was read of them from memory was not seen"
-    for rows, verb, unseen in ((for_reading, "reading", told), (for_writing, "writing", unused)):
-        touched = 0
-        for _, own in by_file(block["file"][rows], rows):
-            starts = block["offset"][own].clip(min=0)
-            extents = Extents.union(starts, starts + block["length"][own].clip(min=0))
-            touched += int((extents.ends - extents.starts).sum())
-        if touched:
-            count = len(np.unique(block["file"][rows]))
-            yield (
-                f"{touched} bytes of {plural(count, 'file')} were mapped into memory for {verb}; "
-                f"{unseen}"
-            )
-
-
-def without_faults(requests: Requests, maps: Rows) -> Rows:
-    """Return the mappings of files on which their process had no page fault."""
-    block = requests.block
-    faults = requests.rows("fault")
-
-    def users(rows: Rows) -> Rows:
-        return (block["process"][rows].astype(np.int64) << 32) + block["file"][rows]
-
-    return maps[~np.isin(users(maps), users(faults))]
 
 
 def unread_direct(requests: Requests, files: FileTable) -> Iterator[str]:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.capture.blocks import NULLS, Block, Context, joined, numbered, or_null
 from iotrace.capture.clock import Clock
 from iotrace.capture.faults import MAJOR, OnFiles
-from iotrace.capture.files import FileTable, LogFiles
+from iotrace.capture.files import LogFiles
 from iotrace.capture.names import UNKNOWN
 from iotrace.capture.notes import Note
 from iotrace.capture.rawlog import RawLog
-from iotrace.capture.spans import Labelling, Requests, assign
+from iotrace.capture.spans import Requests, assign
+from iotrace.capture.values import counter_rows, value_rows
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.vocabulary import Vocabulary
-
-Block = dict[str, npt.NDArray[Any]]
 
 # The layers that hooks write rows of.
 DATA_LAYERS = ("tensor", "span")
@@ -36,68 +35,13 @@ FOLLOWING_OPS = ("close", "unmap", "fault", "advise")
 # Their offset and length carry something else in the raw log: mode, inode, descriptors left.
 PLACELESS_OPS = ("open", "close", "rename", "link", "unlink", "mkdir", "rmdir", "counter")
 
-# What stands for null until the columns are handed over.
-NULLS: Mapping[str, int] = {
-    **dict.fromkeys(("end_ns", "offset", "length", "result", "tensor_offset"), -(2**63)),
-    **dict.fromkeys(("file", "flags", "step"), -(2**31)),
-    "address": 0,
-    "on_writable": 0,
-}
-DTYPES: Mapping[str, Any] = {
-    **dict.fromkeys(("seq", "start_ns", "end_ns", "offset", "length", "result"), np.int64),
-    "tensor_offset": np.int64,
-    "address": np.uint64,
-    **dict.fromkeys(("rank", "process", "thread", "file", "flags", "step"), np.int32),
-    "on_writable": np.bool_,
-}
-# Columns of blocks that are none of the trace.
-PRIVATE_COLUMNS = ("on_writable",)
-
-
-@dataclass(frozen=True)
-class Words:
-    """The values that the coded columns of all blocks index."""
-
-    layer: Vocabulary[str] = field(default_factory=Vocabulary)
-    op: Vocabulary[str] = field(default_factory=Vocabulary)
-    api: Vocabulary[str] = field(default_factory=Vocabulary)
-    offset_source: Vocabulary[str] = field(default_factory=Vocabulary)
-    engine: Vocabulary[str] = field(default_factory=Vocabulary)
-    name: Vocabulary[str] = field(default_factory=Vocabulary)
-    dtype: Vocabulary[str] = field(default_factory=Vocabulary)
-    device: Vocabulary[str] = field(default_factory=Vocabulary)
-    shape: Vocabulary[tuple[int, ...]] = field(default_factory=Vocabulary)
-
-
-CODED_COLUMNS = (
-    "layer",
-    "op",
-    "api",
-    "offset_source",
-    "engine",
-    "name",
-    "dtype",
-    "device",
-    "shape",
-)
-
-
-@dataclass(frozen=True)
-class Context:
-    """What the rows of all processes share."""
-
-    clock: Clock
-    files: FileTable
-    labelling: Labelling
-    words: Words
-
 
 def process_block(
     place: int, log: RawLog, rank: int, notes: Sequence[Note], faults: OnFiles, context: Context
 ) -> Block:
     """Return all rows of one process, in no order; `seq` is their order of issue."""
     threads = dense_threads(log, faults.tids)
-    parts = [request_rows(place, log, threads, context), counter_rows(log, threads, context)]
+    parts = [request_rows(place, log, threads, context), counter_rows(place, log, threads, context)]
     if len(faults):
         parts.append(fault_rows(place, log, faults, threads, context))
     about_data = [note for note in notes if note.layer in DATA_LAYERS]
@@ -115,47 +59,12 @@ def process_block(
     return block
 
 
-def empty_block() -> Block:
-    """Return no rows, in the columns that every block has."""
-    coded = ("layer", "op", "api", "path", "name")
-    return {name: np.empty(0, DTYPES.get(name, np.int32)) for name in (*coded, *DTYPES)}
-
-
-def joined(blocks: Sequence[Block]) -> Block:
-    """Return the rows of several blocks as one, null in the columns that a block lacks.
-
-    Takes the columns out of `blocks` on the way: a trace may not fit into memory twice.
-    """
-    names = dict.fromkeys(name for block in blocks for name in block)
-    counts = [len(block["start_ns"]) for block in blocks]
-    return {
-        name: np.concatenate(
-            [taken(block, name, rows) for block, rows in zip(blocks, counts, strict=True)]
-        )
-        for name in names
-    }
-
-
-def taken(block: Block, name: str, rows: int) -> npt.NDArray[Any]:
-    """Take a column out of a block, all null if it has none."""
-    if name in block:
-        return block.pop(name)
-    return np.full(rows, NULLS.get(name, UNKNOWN), DTYPES.get(name, np.int32))
-
-
 def dense_threads(log: RawLog, others: npt.NDArray[np.uint32]) -> dict[int, int]:
     """Return the trace's number of each kernel thread id; the main thread is 0."""
     changes = np.flatnonzero(np.diff(log.threads, prepend=0))
     tids = np.unique(np.append(log.threads[changes], others)).tolist()
     tids.sort(key=lambda tid: (tid != log.header.pid, tid))
     return {tid: number for number, tid in enumerate(tids)}
-
-
-def numbered(threads: Mapping[int, int], tids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
-    """Translate kernel thread ids."""
-    known = np.array(sorted(threads), np.uint32)
-    numbers = np.array([threads[tid] for tid in known.tolist()], np.int32)
-    return numbers[np.searchsorted(known, tids)]
 
 
 def request_ops(log: RawLog) -> list[str]:
@@ -317,22 +226,6 @@ def fault_rows(
     return block | label_columns(requests, place, context)
 
 
-def counter_rows(log: RawLog, threads: Mapping[int, int], context: Context) -> Block:
-    """Return the rows of values at a time."""
-    rows = log.rows("counter")
-    records = log.slots[log.positions[rows]]
-    words = context.words
-    return {
-        "layer": np.full(len(rows), words.layer.code("counter"), np.int32),
-        "op": np.full(len(rows), words.op.code("counter"), np.int32),
-        "thread": numbered(threads, log.threads[rows]),
-        "start_ns": context.clock.times(log, records["start_ns"]),
-        "end_ns": context.clock.times(log, records["end_ns"]),
-        "result": records["result"],
-        "name": words.name.codes(os.fsdecode(log.text(row)) for row in rows.tolist()),
-    }
-
-
 def note_rows(notes: Sequence[Note], threads: Mapping[int, int], context: Context) -> Block:
     """Return the rows of tensors and spans."""
     words, paths = context.words, context.files.paths
@@ -357,38 +250,3 @@ def note_rows(notes: Sequence[Note], threads: Mapping[int, int], context: Contex
         "shape": words.shape.codes(note.shape for note in notes),
         "device": words.device.codes(note.text("device") for note in notes),
     }
-
-
-def value_rows(notes: Sequence[Note], threads: Mapping[int, int], context: Context) -> Block:
-    """Return the rows of what hooks counted: those of the process, and those of a file."""
-    values = [
-        (note, None if part == "process" else note.path, name, value)
-        for note in notes
-        for part in ("process", "file")
-        for name, value in note.integers(part)
-    ]
-    words, paths = context.words, context.files.paths
-    of = [note for note, _, _, _ in values]
-    files = [
-        None if path is None else context.files.named(path, note.end_ns)
-        for note, path, _, _ in values
-    ]
-    return {
-        "layer": np.full(len(values), words.layer.code("counter"), np.int32),
-        "op": np.full(len(values), words.op.code("counter"), np.int32),
-        "engine": words.engine.codes(note.text("engine") for note in of),
-        "thread": np.array([threads[note.thread] for note in of], np.int32),
-        "start_ns": np.array([note.start_ns for note in of], np.int64),
-        "end_ns": np.array([note.end_ns for note in of], np.int64),
-        "path": paths.codes(path for _, path, _, _ in values),
-        "file": or_null("file", [None if f is None or f < 0 else f for f in files]),
-        "result": np.array([value for _, _, _, value in values], np.int64),
-        "step": or_null("step", [note.step for note in of]),
-        "name": words.name.codes(name for _, _, name, _ in values),
-    }
-
-
-def or_null(name: str, values: Sequence[int | None]) -> npt.NDArray[Any]:
-    """Return an integer column with what stands for null in it."""
-    null = NULLS[name]
-    return np.array([null if value is None else value for value in values], DTYPES[name])

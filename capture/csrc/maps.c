@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "maps.h"
 
+#include <sys/stat.h>
+
 #include "real.h"
 #include "uring_ring.h"
 
@@ -8,6 +10,13 @@
 #define MAPS 4096u
 /* Recorded mappings that one munmap is expected to hit. */
 #define UNMAPPED_AT_ONCE 8
+
+/*
+ * Asking for each page of a mapping takes 100 ms per GiB that is cached: of a
+ * large one this many parts are looked at, all alike and evenly apart.
+ */
+#define CACHE_PARTS 64
+#define CACHE_PART_PAGES 64
 
 #define CLAIMED 1 /* an address while the rest of the entry is being written */
 
@@ -41,7 +50,71 @@ static void remember(uintptr_t address, size_t bytes, off_t offset, uint64_t num
 	}
 }
 
-static void *mapped(struct request request, size_t bytes, int prot, off_t offset, void *result)
+/* Pages from `address` on that are in the page cache; -1: the kernel does not tell. */
+static int64_t cached_pages(uintptr_t address, size_t pages, size_t page_bytes)
+{
+	unsigned char found[CACHE_PART_PAGES];
+	int64_t cached = 0;
+
+	for (size_t done = 0; done < pages; done += CACHE_PART_PAGES) {
+		size_t part = pages - done < CACHE_PART_PAGES ? pages - done : CACHE_PART_PAGES;
+
+		if (RAW(SYS_mincore, address + done * page_bytes, part * page_bytes, found) != 0)
+			return -1;
+		for (size_t i = 0; i < part; i++)
+			cached += found[i] & 1;
+	}
+	return cached;
+}
+
+/* The kernel calls every page cached to who neither owns the file nor may write to it. */
+static bool tells_of_cache(int fd)
+{
+	struct stat status;
+	long user = RAW(SYS_geteuid);
+
+	return RAW(SYS_fstat, fd, &status) == 0 && (user == 0 || user == (long)status.st_uid);
+}
+
+/*
+ * How much of a file was in memory before the job touched it there: such a
+ * page makes no fault later, and would pass for one that read-ahead brought.
+ */
+static void append_cached(struct request request, uintptr_t address, size_t bytes, off_t offset)
+{
+	static const char name[] = "mapped_cached_bytes";
+	size_t page_bytes = (size_t)getpagesize();
+	size_t pages = (bytes + page_bytes - 1) / page_bytes;
+	size_t apart = pages / CACHE_PARTS;
+	struct record record = {.offset = offset, .length = (int64_t)bytes, .op = OP_COUNTER};
+	int64_t cached = 0;
+
+	if (!tells_of_cache(request.fd))
+		return;
+	record.start_ns = now_ns();
+	if (apart <= CACHE_PART_PAGES) {
+		cached = cached_pages(address, pages, page_bytes);
+	} else {
+		for (size_t i = 0; i < CACHE_PARTS && cached >= 0; i++) {
+			int64_t found = cached_pages(address + i * apart * page_bytes,
+						     CACHE_PART_PAGES, page_bytes);
+
+			cached = found < 0 ? found : cached + found;
+		}
+		cached = cached < 0 ? -1 : cached * (int64_t)apart / CACHE_PART_PAGES;
+	}
+	if (cached < 0)
+		return;
+	record.end_ns = now_ns();
+	record.result = cached * (int64_t)page_bytes;
+	record.file = request_file_number(request.file, request.fd);
+	if (record.result > record.length)
+		record.result = record.length;
+	log_append(&record, name, sizeof(name) - 1);
+}
+
+static void *mapped(struct request request, size_t bytes, int prot, int flags, off_t offset,
+		    void *result)
 {
 	bool failed = result == MAP_FAILED;
 	struct record record = {.offset = offset,
@@ -55,8 +128,11 @@ static void *mapped(struct request request, size_t bytes, int prot, off_t offset
 	request_done(request, record, failed ? -1 : 0);
 	if (!failed && rings_exist())
 		ring_mapped(request.fd, offset, result);
-	if (!failed && request.file->kind == FILE_RECORDED && !request_is_paused())
-		remember((uintptr_t)result, bytes, offset, request.file->number);
+	if (failed || request.file->kind != FILE_RECORDED || request_is_paused())
+		return result;
+	remember((uintptr_t)result, bytes, offset, request.file->number);
+	if (prot & PROT_READ && !(flags & MAP_POPULATE) && !log_is_borrowed())
+		append_cached(request, (uintptr_t)result, bytes, offset);
 	return result;
 }
 
@@ -69,7 +145,7 @@ static void *mapped(struct request request, size_t bytes, int prot, off_t offset
 		if (!capture_is_on || fd < 0 || flags & MAP_ANONYMOUS)        \
 			return real.name(at, bytes, prot, flags, fd, offset); \
 		request = request_begin(fd);                                  \
-		return mapped(request, bytes, prot, offset,                   \
+		return mapped(request, bytes, prot, flags, offset,                 \
 			      real.name(at, bytes, prot, flags, fd, offset)); \
 	}
 

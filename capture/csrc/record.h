@@ -54,7 +54,7 @@
 	X(OP_MAP, "map")                                                      \
 	X(OP_UNMAP, "unmap")                                                  \
 	X(OP_ADVISE, "advise")                                                \
-	X(OP_COUNTER, "counter") /* text: name; result: value */              \
+	X(OP_COUNTER, "counter") /* not a request: a value at a time */       \
 	X(OP_THREAD, "thread")   /* not a request: result: tid of the records after it */
 
 #define FOR_EACH_API(X)                                                       \
@@ -107,6 +107,7 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  * OP_SYNC   flags: 0 fsync, 1 fdatasync, 2 sync_file_range, 3 msync, 4 syncfs, 5 sync
  * OP_ALLOCATE flags: fallocate mode; OP_TRUNCATE length: the new size
  *           (truncate by path: file 0, text: path)
+ * OP_COUNTER text: name; result: value; of a part of a file: file, offset, length
  * OP_MAP    flags: prot; address: where; offset, length: of the file
  * OP_UNMAP  and OP_SYNC, OP_ADVISE on memory: address; offset, length: of the
  *           part of the file that was mapped there

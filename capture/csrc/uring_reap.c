@@ -11,7 +11,7 @@
 #define CANDIDATES 64
 /*
  * Tries to get hold of what another thread is busy with, when it cannot be left to it. Who is
- * busy never blocks, but may have no processor for long: a tenth of this was too little.
+ * busy never blocks, but may have no processor for long: a hundredth of this was too little.
  */
 #define PATIENCE 10000000
 #define SPINS 1000

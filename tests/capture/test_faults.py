@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -136,6 +137,36 @@ def test_a_load_from_the_page_cache_says_what_was_not_seen(disk: Disk) -> None:
         f"{file_bytes} bytes of 1 file were mapped into memory for reading; "
         "what was read of them from memory was not seen"
     ) in trace.metadata.completeness.problems()
+
+
+@pytest.mark.parametrize("prefix", [(), AS_ANY_USER], ids=["root", "any user"])
+def test_a_load_of_which_a_part_was_cached_says_how_much(
+    disk: Disk, prefix: tuple[str, ...]
+) -> None:
+    """It has faults, and a replay of it that starts cold would read twice as much."""
+    disk.set_read_ahead(16)
+    disk.forget()
+    weights = disk.folder / "weights"
+    file_bytes = weights.stat().st_size
+    with weights.open("rb") as file:
+        for _ in range(3 * file_bytes // (4 << 20)):
+            file.read(1 << 20)
+    trace, _ = run_capture(disk, *prefix)
+    assert trace.row_mask(op="fault").any()
+    (problem,) = [p for p in trace.metadata.completeness.problems() if "mapped" in p]
+    found = re.fullmatch(
+        r"about (\d+) of (\d+) bytes of 1 file were in memory already when they were mapped "
+        "into it for reading: such a load is partly warm",
+        problem,
+    )
+    assert found, problem
+    assert int(found[2]) == file_bytes
+    assert abs(int(found[1]) / file_bytes - 0.75) < 0.03
+    rows = trace.where(trace.row_mask(layer="counter"))
+    looks = [name == "mapped_cached_bytes" for name in rows.strings("name")]
+    assert {path for path, is_look in zip(rows.strings("path"), looks, strict=True) if is_look} == {
+        str(weights)
+    }
 
 
 def test_what_came_too_fast_is_counted() -> None:

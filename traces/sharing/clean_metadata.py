@@ -35,6 +35,8 @@ UNSAID: Final = "a note on what is missing was left out when the trace was share
 NOTES: Final = re.compile(
     r"\d+ bytes of [\d,]+ files? were mapped into memory for (reading|writing); "
     r"(which of them were used|what was read of them from memory) was not seen"
+    r"|about \d+ of \d+ bytes of [\d,]+ files? were in memory already when they were mapped "
+    r"into it for reading: such a load is partly warm"
     r"|\d+ requests to an io_uring that is not understood are not in the trace"
     r"|\d+ notes of hooks could not be read",
     re.ASCII,
