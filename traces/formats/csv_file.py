@@ -33,6 +33,7 @@ NAME = "csv"
 _REQUIRED = ("op", "start_ns")
 _SCALAR = "scalar"
 _GROWTH = 8  # of a file of digits in memory, at most, with all that is made of it
+_ROWS_AT_A_TIME = 1 << 16
 _MOST_PROCESSES = 1 << 20
 _ROW = re.compile(r"Row #(\d+)")
 
@@ -146,15 +147,19 @@ def write(trace: Trace, target: Path) -> list[str]:
     Raises:
         OSError: the file cannot be written.
     """
-    table = trace.table
-    arrays = {name: _written(table.column(name)) for name in table.column_names}
-    with replacing(target) as file:
-        csv.write_csv(pa.table(arrays), file)
+    empty = _written(trace.table.slice(0, 0))
+    with replacing(target) as file, csv.CSVWriter(file, empty.schema) as writer:
+        for start in range(0, len(trace), _ROWS_AT_A_TIME):  # as text they are many times larger
+            writer.write_table(_written(trace.table.slice(start, _ROWS_AT_A_TIME)))
     return ["the metadata: machines, mounts, command, completeness, history"]
 
 
-def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as numbers or text; text as a trace spells it, see traces/text."""
+def _written(table: pa.Table) -> pa.Table:
+    """Return rows as numbers and text; text as a trace spells it, see traces/text."""
+    return pa.table({name: _plain(table.column(name)) for name in table.column_names})
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_list(column.type):
         shapes = [
             None if row is None else "x".join(map(str, row)) or _SCALAR
