@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from iotrace.replay.sweep_result import SweepResult
+from iotrace.traces.codec import parse_json
 from iotrace.traces.errors import TraceFormatError
 
 
@@ -25,9 +25,7 @@ def read_sweep(path: Path) -> SweepResult:
         TraceFormatError: it is none.
     """
     try:
-        tree = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        tree = parse_json(path.read_bytes())
+    except (OSError, TraceFormatError) as error:
         raise TraceFormatError(f"{path} is not a sweep; make one with `iotrace sweep`") from error
-    if not isinstance(tree, dict):
-        raise TraceFormatError(f"{path} is not a sweep; make one with `iotrace sweep`")
     return SweepResult.from_json(tree)

@@ -158,6 +158,13 @@ def test_a_file_that_is_neither_is_told(tmp_path: Path) -> None:
     assert_one_line_error(iotrace("report", odd, "-o", tmp_path / "r.html"), 2, "sweep")
 
 
+def test_a_sweep_that_is_nested_too_deeply_is_no_sweep(tmp_path: Path) -> None:
+    """A stranger's file, not a traceback."""
+    deep = tmp_path / "sweep.json"
+    deep.write_text('{"format":' + "[" * 100_000)
+    assert_one_line_error(iotrace("report", deep, "-o", tmp_path / "r.html"), 2, "not a sweep")
+
+
 @pytest.mark.parametrize(
     ("scale", "ticks"),
     [
