@@ -30,7 +30,11 @@ _STATUS = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)")
 
 def write_seeds(folder: Path) -> None:
     """Write what a fuzzer begins with, one file each."""
-    inputs = {"trace": seeds.traces(), "rows": seeds.rows()}
+    inputs = {
+        "trace": seeds.traces(),
+        "rows": seeds.rows(),
+        "sweep": iter([seeds.SWEEP.read_bytes()]),
+    }
     inputs |= {name: iter(texts) for name, texts in seeds.IMPORTED.items()}
     for name, contents in inputs.items():
         for number, content in enumerate(c for c in contents if len(c) < INPUT_BYTES):

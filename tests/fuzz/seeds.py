@@ -7,6 +7,7 @@ import json
 import random
 import struct
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import torch
@@ -15,6 +16,7 @@ from iotrace.traces.stores import CORPUS
 from tests.fuzz.wild import wild
 from tests.traces.formats.test_other_tools import BLKPARSE, DXT, KV_CACHE, OPSLOG, SAMPLES
 
+SWEEP = Path(__file__).with_name("sweep.json")  # of a sweep of three seconds
 _ROWS = 40  # of a corpus trace: small inputs are tried more often
 _WILD = 40
 _CHOICES_BYTES = 900

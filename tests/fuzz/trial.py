@@ -21,9 +21,12 @@ from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.preallocate import Preallocate
 from iotrace.replay.transforms.reorder import Reorder
 from iotrace.replay.transforms.split import Split
+from iotrace.tools.report import sweep_page
+from iotrace.tools.sweep_file import read_sweep
 from iotrace.traces.check import check_trace
 from iotrace.traces.digest import workload_digest
 from iotrace.traces.errors import IotraceError
+from iotrace.traces.formats import damage
 from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.table import (
     export_trace,
@@ -88,6 +91,8 @@ def try_import(name: str, content: bytes, folder: Path) -> str:
         guess(Source.of(path))
     except IotraceError as error:
         assert_one_line(error)
+    if name == "checkpoint":
+        damage.examine(path)
     try:
         trace = import_trace(path, named(name, importers()))
     except IotraceError as error:
@@ -96,6 +101,19 @@ def try_import(name: str, content: bytes, folder: Path) -> str:
     assert check_trace(trace, gaps=False) == []
     assert len(trace) <= 100 * (len(content) + 1)
     return "imported"
+
+
+def try_sweep(content: bytes, folder: Path) -> str:
+    """Draw the report of a sweep that somebody else sends."""
+    path = folder / "sweep.json"
+    path.write_bytes(content)
+    try:
+        page = sweep_page("sweep.json", read_sweep(path))
+    except IotraceError as error:
+        assert_one_line(error)
+        return "refused"
+    assert page.html()
+    return "drawn"
 
 
 def assert_one_line(error: IotraceError) -> None:
@@ -158,6 +176,7 @@ USES: tuple[Callable[[Trace, Choices, Path], None], ...] = (
 ATTEMPTS: tuple[tuple[str, Callable[[bytes, Path], str]], ...] = (
     *(("trace", try_trace),) * 3,
     *(("rows", try_rows),) * 4,
+    ("sweep", try_sweep),
     *((format.name, partial(try_import, format.name)) for format in NO_DARSHAN),
 )
 NAMES = tuple(dict.fromkeys(name for name, _ in ATTEMPTS))
