@@ -95,7 +95,7 @@ class _Log:
         self._unit_ns = 1000
         self._processes: dict[tuple[int, int], int] = {}
         self._described: list[Process] = []
-        self._threads: dict[tuple[int, int], int] = {}
+        self._threads: dict[int, dict[int, int]] = {}
         self._positions: dict[tuple[int, str], int] = {}
         self._opens: Counter[tuple[int, str]] = Counter()
         self._files: dict[str, int] = {}
@@ -158,14 +158,12 @@ class _Log:
             self._lost["unnamed"] += 1
             return
         start_ns = int(event["ts"]) * self._unit_ns
-        thread = process, int(event["tid"])
+        threads = self._threads.setdefault(process, {})
         values: dict[str, Any] = {
             "end_ns": start_ns + int(event["dur"]) * self._unit_ns,
             "api": "stdio" if event["cat"] == "STDIO" else "posix",
             "process": process,
-            "thread": self._threads.setdefault(
-                thread, sum(key[0] == process for key in self._threads)
-            ),
+            "thread": threads.setdefault(int(event["tid"]), len(threads)),
             "path": path,
             "file": self._files.setdefault(path, len(self._files)),
             "result": _result(arguments),
