@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from iotrace.replay.statistics import estimate
 from iotrace.tools.render import format_bytes, format_range, format_seconds
@@ -17,6 +18,9 @@ TIMES = {
     "allocate_seconds": "allocate, fresh",
     "read_seconds": "read",
 }
+
+_MAX_RUNS = 10_000  # of more, the interval takes minutes
+_MAX_NUMBER = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Replayed:
         for name in TIMES:
             runs = times.get(name) if isinstance(times, dict) else None
             whole = [r for r in runs if r is not None] if isinstance(runs, list) else []
-            if whole and all(isinstance(r, float | int) for r in whole):
+            if 0 < len(whole) <= _MAX_RUNS and all(_is_number(r) for r in whole):
                 seconds[name] = tuple(map(float, whole))
         problems = (*_texts(told.get("errors")), *_texts(told.get("degraded")))
         padding = times.get("padding_bytes") if isinstance(times, dict) else None
@@ -57,7 +61,7 @@ class Replayed:
             transforms=_texts(told.get("transforms")),
             seconds=seconds,
             problems=problems,
-            padding_bytes=padding if isinstance(padding, int) else 0,
+            padding_bytes=int(padding) if _is_number(padding) else 0,
         )
 
     @property
@@ -80,6 +84,11 @@ class Replayed:
                 scatter = format_range(format_seconds(found.low), format_seconds(found.high))
                 spread = f" ({spread_title([found.kind])} {scatter})" if len(runs) > 1 else ""
                 yield label, f"{format_seconds(found.median)}{spread}"
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Return whether it can be a time or a size: a result may come from a stranger."""
+    return isinstance(value, float | int) and 0 <= value < _MAX_NUMBER
 
 
 def _texts(listed: object) -> tuple[str, ...]:
