@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.bindings import Bindings
+from iotrace.replay.intervals import running_max
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.relocation import Relocation
@@ -194,6 +195,22 @@ def growth_of(requests: Rows) -> npt.NDArray[np.int64]:
     truncates = requests["op"] == Op.TRUNCATE
     ends = np.where(extends, requests["offset"] + requests["length"], 0)
     return np.where(truncates, requests["length"], ends)
+
+
+def sizes_before(requests: Rows, initial_size_bytes: Ints) -> Ints:
+    """Return the size of each request's file right before it; 0 where there is no file."""
+    order = np.argsort(requests["file"], kind="stable")
+    file = requests["file"][order]
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = file[1:] != file[:-1]
+    resets = resets_of(requests)[order]
+    initial = np.append(initial_size_bytes, 0)[file]
+    reach = growth_of(requests)[order]
+    reach = np.where(fresh & ~resets, np.maximum(reach, initial), reach)
+    reach = running_max(reach, fresh | resets)
+    sizes = np.empty(len(order), np.int64)
+    sizes[order] = np.where(fresh, initial, np.concatenate([[0], reach[:-1]])[: len(order)])
+    return np.where(requests["file"] < 0, 0, sizes)
 
 
 def final_sizes(requests: Rows, initial_size_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

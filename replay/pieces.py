@@ -141,23 +141,24 @@ def cut(line: Rows, bounds: Ints) -> tuple[Rows, Ints, Ints]:
     return pieces, places[:-1], np.diff(places)
 
 
-def surround(requests: Rows, pieces: Rows, before: Rows, after: Rows) -> Rows:
-    """Return the line of `requests` with one piece put before and one after each request's own.
+def surround(requests: Rows, pieces: Rows, before: Rows, *after: Rows) -> Rows:
+    """Return the line of `requests` with pieces put before and after each request's own.
 
     Args:
         requests: rows whose pieces make the line.
         pieces: what they index.
         before: one piece per request; empty ones are left out.
-        after: likewise.
+        after: likewise, each time one piece per request.
     """
     count = requests["piece_count"].astype(np.int64)
     own = pieces[spread(requests["first_piece"], count)]
-    starts = np.cumsum(count) - count
-    line = np.empty(len(own) + 2 * len(requests), PIECE)
-    shift = 2 * np.arange(len(requests), dtype=np.int64)
-    line[starts + shift] = before
-    line[starts + shift + 1 + count] = after
-    line[spread(starts + shift + 1, count)] = own
+    added = 1 + len(after)
+    first = np.cumsum(count) - count + added * np.arange(len(requests), dtype=np.int64)
+    line = np.empty(len(own) + added * len(requests), PIECE)
+    line[first] = before
+    for place, piece in enumerate(after):
+        line[first + 1 + count + place] = piece
+    line[spread(first + 1, count)] = own
     return line[line["length"] > 0]
 
 

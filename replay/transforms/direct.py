@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.files import growth_of, resets_of
+from iotrace.replay.files import growth_of, resets_of, sizes_before
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import (
     NEIGHBOUR,
     PADDING,
+    PAST_END,
     Ints,
     Rows,
     all_but,
@@ -126,11 +127,14 @@ class Direct:
         down, up = low // block * block, -(-high // block) * block
         before = np.where(reads, low - down, 0)
         after = np.where(reads | (padded & (-(-low // block) * block < high)), up - high, 0)
+        size = sizes_before(plan.requests, plan.files.initial_size_bytes)[chosen]
+        there = np.where(reads, (size - high).clip(0, after), after)
         line = surround(
             members,
             plan.pieces,
             make_pieces(NEIGHBOUR, 0, before),
-            make_pieces(np.where(reads, NEIGHBOUR, PADDING), 0, after),
+            make_pieces(np.where(reads, NEIGHBOUR, PADDING), 0, there),
+            make_pieces(PAST_END, 0, after - there),
         )
         members["may_be_short"] |= (after > 0) & reads
         low, high = low - before, high + after

@@ -68,6 +68,7 @@ def test_every_byte_is_where_it_belongs(
     counts, moved = plan.counts(), outcome.repetitions[0].moved
     assert (moved.bytes_written, moved.bytes_read) == (counts.bytes_written, counts.bytes_read)
     assert (moved.requests, moved.files) == (counts.requests, counts.files)
+    assert moved.padding_bytes == counts.padding_bytes
     assert nothing_is_left(tmp_path)
 
 
