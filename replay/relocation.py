@@ -96,7 +96,7 @@ class Relocation:
         known = np.isin(file, self.files())
         if not known.any():
             return to_file, to_offset, room
-        place = self._place(file[known], offset[known])
+        place = self.place(file[known], offset[known])
         rows = self.entries[place.clip(0)]
         into = offset[known] - rows["offset"]
         inside = (place >= 0) & (rows["file"] == file[known]) & (into < rows["length"])
@@ -135,8 +135,8 @@ class Relocation:
     def _split_moved(
         self, extents: Ints, file: npt.NDArray[np.integer], offset: Ints, length: Ints
     ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-        first = self._place(file, offset).clip(0)
-        count = (self._place(file, offset + length - 1) - first + 1).clip(0)
+        first = self.place(file, offset).clip(0)
+        count = (self.place(file, offset + length - 1) - first + 1).clip(0)
         owner = np.repeat(np.arange(len(file)), count)
         rows = self.entries[spread(first, count)]
         start = np.maximum(rows["offset"], offset[owner])
@@ -185,7 +185,7 @@ class Relocation:
             rows["to_file"], rows["to_offset"], rows["length"]
         )
 
-    def _place(self, file: npt.NDArray[np.integer], offset: Ints) -> Ints:
+    def place(self, file: npt.NDArray[np.integer], offset: Ints) -> Ints:
         """Return the index of the last entry at or before each byte, or -1."""
         rows = self.entries
         # File and offset in one number: an offset counts by how many of the entries' are below.

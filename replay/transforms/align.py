@@ -1,8 +1,10 @@
 """Move extents to block boundaries."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from iotrace.replay.intervals import clusters, running_max, subtract, union
 from iotrace.replay.job import Op
@@ -22,6 +24,9 @@ from iotrace.replay.relocation import Relocation
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
 
+# Stripes that no block fits in would leave more of a file empty than any file has.
+_MOST_UNIT_BYTES = 1 << 40
+
 
 @dataclass(frozen=True)
 class Align:
@@ -29,7 +34,8 @@ class Align:
 
     The files get the layout that an engine with aligned buffers would have given them; a file
     that is only read is laid out as if its reads had been writes. Requests that overlap move
-    together. Reads follow; a read of several extents reads the padding between them too.
+    together. After `aggregate`, the regions of ranks still begin at stripes. Reads follow; a read
+    of several extents reads the padding between them too.
 
     Attributes:
         block_bytes: what places become multiples of.
@@ -106,11 +112,20 @@ class _Layout:
     def of(cls, plan: Plan, block_bytes: int) -> "_Layout":
         file, start, end = _extents(plan)
         room = -(-(end - start) // block_bytes) * block_bytes
-        before = np.cumsum(room) - room
         fresh = np.concatenate([[True], file[1:] != file[:-1]])[: len(file)]
-        least = -(-start // block_bytes) * block_bytes
+        # What ranks have of a file that they share begins anew at a stripe, however it grows.
+        stripe_bytes, begins = _regions(plan, file, start)
+        begins |= fresh
+        origin = np.where(fresh, 0, start)[begins]
+        of = np.cumsum(begins) - 1
+        least = -(-(start - origin[of]) // block_bytes) * block_bytes
         # Each extent begins at its own block or, if that is taken, where the one before ends.
-        to = before + running_max(least - before, fresh)
+        within = _after_each_other(least, room, begins)
+        lasts = np.append(begins[1:], True)[: len(begins)]
+        unit = math.lcm(block_bytes, stripe_bytes)
+        unit = unit if unit <= _MOST_UNIT_BYTES else block_bytes
+        taken = -(-(within + room)[lasts] // unit) * unit
+        to = _after_each_other(-(-origin // unit) * unit, taken, fresh[begins])[of] + within
         places = Relocation.of(file, start, end - start, file, to)
         step = Relocation(places.entries[np.isin(file, file[to != start])]).joined()
         return cls(file, start, end, to, block_bytes, places, step)
@@ -131,6 +146,39 @@ class _Layout:
         limit = np.append(np.append(self.to[1:], 0), 0)[np.where(known, place, -1)]
         bounded = known & (value > end) & (np.append(following, -1)[place] == file)
         return np.asarray(np.where(bounded, np.minimum(moved, limit), moved))
+
+
+def _after_each_other(least: Ints, room: Ints, fresh: npt.NDArray[np.bool_]) -> Ints:
+    """Return places of at least `least`, each with room before the next, begun anew at `fresh`."""
+    before = np.cumsum(room) - room
+    return before + running_max(least - before, fresh)
+
+
+def _regions(plan: Plan, file: Ints, start: Ints) -> tuple[int, npt.NDArray[np.bool_]]:
+    """Return the stripe of aggregated files, and which extents begin a region at one.
+
+    Args:
+        plan: that may have been aggregated.
+        file: of the extents, by file and start.
+        start: likewise.
+    """
+    stripes = [dict(a.parameters).get("stripe_bytes") for a in plan.history]
+    stripe_bytes = int(str(next((stripe for stripe in reversed(stripes) if stripe), 1)))
+    if stripe_bytes == 1 or not len(file):
+        return 1, np.zeros(len(file), np.bool_)
+    rows = plan.requests
+    data = np.flatnonzero(plan.is_data() & (rows["length"] > 0))
+    regions = sorted({stream.region for stream in plan.streams})
+    number = np.array([regions.index(stream.region) for stream in plan.streams], np.int64)
+    owner = np.full(len(file), 2 * len(regions))
+    extents = Relocation.of(file, start, np.ones(len(file), np.int64), file, start)
+    place = extents.place(rows["file"][data], rows["offset"][data])
+    # A byte is its lowest writer's or, if only read, its lowest reader's.
+    claim = number[rows["stream"][data]] + (rows["op"][data] == Op.READ) * len(regions)
+    np.minimum.at(owner, place.clip(0), claim)
+    owner %= len(regions)
+    other = np.append(True, owner[1:] != owner[:-1])
+    return stripe_bytes, other & (start % stripe_bytes == 0)
 
 
 def _extents(plan: Plan) -> tuple[Ints, Ints, Ints]:

@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from iotrace.replay.job import Op
 from iotrace.replay.plan import Plan
 from iotrace.replay.sketch import listing, sketch
 from iotrace.replay.transforms.aggregate import Aggregate
+from iotrace.replay.transforms.align import Align
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.workspace import directories_before, peak_bytes
 from iotrace.traces.errors import PlanError
@@ -273,3 +276,26 @@ def test_impossible_parameters_are_refused(make: object) -> None:
     """A wrong option is one line, at once."""
     with pytest.raises(PlanError):
         make()
+
+
+WRITES = st.lists(st.integers(1, 9000), min_size=1, max_size=6)
+
+
+@given(ranks=st.lists(WRITES, min_size=2, max_size=4), stripe=st.sampled_from([4096, 6144, 16384]))
+def test_regions_begin_at_stripes_after_align_too(ranks: list[list[int]], stripe: int) -> None:
+    """Padding makes them grow; they neither leave their stripes nor run into each other."""
+    text = []
+    for rank, sizes in enumerate(ranks):
+        text += [f"process {rank}", f"open f{rank} w+create"]
+        for place, size in enumerate(sizes):
+            text.append(f"write f{rank} {sum(sizes[:place])} {size}")
+        text.append(f"close f{rank}")
+    plan = valid(Align(4096)(Aggregate("shared", stripe)(sketch("\n".join(text)))))
+    writes = plan.requests[plan.requests["op"] == Op.WRITE]
+    end = 0
+    for rank in range(len(ranks)):
+        own = writes[writes["stream"] == rank]
+        assert own["offset"][0] % stripe == 0
+        assert own["offset"][0] >= end
+        assert np.all(own["offset"] % 4096 == 0)
+        end = int((own["offset"] + own["length"]).max())
