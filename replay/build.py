@@ -5,6 +5,7 @@ import os
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.barriers import OVERTAKEN, find_barriers
 from iotrace.replay.content import find_content
 from iotrace.replay.file_table import FileTable, Naming
 from iotrace.replay.files import describe_files
@@ -69,6 +70,9 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
     before = int((requests["source_row"] < 0).sum())
     if before:
         notes.append(Note("opens added, of files open before the trace began", before))
+    barriers_ns, overtaken = find_barriers(trace, recorded)
+    if overtaken:
+        notes.append(Note(OVERTAKEN, overtaken))
     relocation = Relocation()
     paths = tuple(table.paths)
     return Plan(
@@ -79,6 +83,7 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
         pieces=content.pieces,
         relocation=relocation,
         history=(Applied("recorded", (("layer", layer),), tuple(notes)),),
+        barriers_ns=barriers_ns - recorded.start_ns[max(rows[0], -1 - rows[0])],
     )
 
 

@@ -1,7 +1,7 @@
 """The plan: what a replay will do, as a value. Transforms make new plans from it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -99,6 +99,8 @@ class Plan:
         pieces: read-only PIECE rows; a negative `file` is one of the kinds in `pieces.py`.
         relocation: where the recorded extents lie now.
         history: how the plan came to be.
+        barriers_ns: when all ranks waited for each other, as `due_ns` counts: what is due before
+            is done before the rest begins.
     """
 
     files: Files
@@ -108,6 +110,7 @@ class Plan:
     pieces: Rows
     relocation: Relocation
     history: tuple[Applied, ...]
+    barriers_ns: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
         for array in (self.requests, self.pieces):

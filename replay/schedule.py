@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.barriers import places_of
 from iotrace.replay.evictions import find_evictions
 from iotrace.replay.fences import find_fences
 from iotrace.replay.job import PIECE, Fence, Job, Op, fence_counts
@@ -56,6 +57,7 @@ def schedule(
     if timing not in TIMINGS:
         raise PlanError(f"no timing {timing!r}; choose one of {', '.join(TIMINGS)}")
     requests, origin, barrier, paths = _with_evictions(plan, warm)
+    barrier[np.flatnonzero(origin >= 0)[places_of(plan.barriers_ns, plan.requests)]] = True
     for name, mode in (("due_ns", "recorded"), ("think_ns", "think")):
         requests[name] = requests[name] * time_scale if timing == mode else 0
     domain, fence = find_fences(requests, plan.pieces, len(plan.files), queue_depth)

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.barriers import places_of
 from iotrace.replay.fences import fence_epochs, find_fences
 from iotrace.replay.job import DATA_OPS, Fence, Op
 from iotrace.replay.pieces import Ints, Rows
@@ -25,6 +26,7 @@ def exchangeable(plan: Plan) -> tuple[Ints, Ints]:
     _, fence = find_fences(requests, plan.pieces, len(plan.files), queue_depth=2)
     domain = np.where(requests["file"] < 0, -1, requests["file"]).astype(np.int64)
     fence[requests["op"] == Op.CLOSE] = Fence.FILE
+    fence[places_of(plan.barriers_ns, requests)] = Fence.ALL
     key.add(fence_epochs(domain, fence)[index])
     return index, key.values
 
