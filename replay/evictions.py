@@ -33,7 +33,8 @@ def find_evictions(requests: Rows, paths: tuple[str, ...]) -> Evictions:
     """Return an eviction per load and file, before the load's first request.
 
     A load is what is of the load phase in one step. A file that nothing touched before is cold
-    as it was prepared; a file written during the load is evicted right before its first read.
+    as it was prepared; a file written during the load is evicted right before its first read. One
+    without a name, as a file removed while it is open, is evicted through an open of it.
 
     Args:
         requests: ROW rows in order of issue.
@@ -52,12 +53,17 @@ def find_evictions(requests: Rows, paths: tuple[str, ...]) -> Evictions:
     used = used[np.argsort(place[used], kind="stable")]
     names = Bindings.of(requests, paths)
     path = names.paths_at(file[used], place[used])
-    order, path = used[path >= 0], path[path >= 0]
+    handle = np.full(len(used), -1)
+    nameless = np.flatnonzero(path < 0)
+    handle[nameless] = _handles(requests, file[used[nameless]], place[used[nameless]])
+    found = (path >= 0) | (handle >= 0)
+    order, path, handle = used[found], path[found], handle[found]
     place, is_late = place[order], is_late[order]
     rows = np.zeros(len(order), ROW)
     for name in ("handle", "target", "source_row", "step"):
         rows[name] = -1
     rows["op"], rows["file"], rows["path"] = Op.EVICT, file[order], path
+    rows["handle"] = handle
     rows["stream"] = requests["stream"][place]
     is_last = np.append(place[1:] != place[:-1], True)[: len(place)]
     return Evictions(place, rows, is_last & ~is_late, tuple(names.paths))
@@ -74,3 +80,23 @@ def _last_of(rows: Ints, files: Ints, file: Ints, place: Ints, count: int) -> In
     found = np.searchsorted(keys, file * (count + 1) + place) - 1
     key = keys[found.clip(0)] if len(keys) else np.zeros(len(file), np.int64)
     return np.where((found >= 0) & (key // (count + 1) == file), key % (count + 1), -1)
+
+
+def _handles(requests: Rows, file: Ints, place: Ints) -> Ints:
+    """Return a handle that is open on each file at each place; -1: there is none."""
+    rows = np.flatnonzero(np.isin(requests["file"], file))
+    rows = rows[np.isin(requests["op"][rows], (Op.OPEN, Op.CLOSE))]
+    close: dict[int, int] = {}
+    opens: dict[int, list[tuple[int, int]]] = {}
+    columns = (requests[name][rows].tolist() for name in ("op", "file", "handle"))
+    for row, op, own, handle in zip(rows.tolist(), *columns, strict=True):
+        if op == Op.OPEN:
+            opens.setdefault(own, []).append((row, handle))
+        else:
+            close[handle] = row
+    found = np.full(len(file), -1)
+    for query, (own, now) in enumerate(zip(file.tolist(), place.tolist(), strict=True)):
+        for row, handle in opens.get(own, []):
+            if row < now <= close.get(handle, now):
+                found[query] = handle
+    return found

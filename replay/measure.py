@@ -153,7 +153,8 @@ def find_eviction_errors(job: Job, result: Ints) -> tuple[str, ...]:
     bad = np.flatnonzero(failed)[:_ERRORS_SHOWN]
     path = job.requests["path"][bad]
     return tuple(
-        f"cannot drop {job.paths[name]} from the page cache: {os.strerror(-code)}"
+        f"cannot drop {job.paths[name] if name >= 0 else 'a file without a name'} "
+        f"from the page cache: {os.strerror(-code)}"
         for name, code in zip(path.tolist(), result[bad].tolist(), strict=True)
     )
 

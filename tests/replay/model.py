@@ -11,6 +11,7 @@ import numpy as np
 from iotrace.replay.files import KEEP_SIZE
 from iotrace.replay.job import Fence, Job, Op
 from iotrace.replay.plan import Plan
+from iotrace.replay.schedule import Schedule
 
 ZERO = -1
 FILE_SHIFT = 40
@@ -160,11 +161,12 @@ def run_in_order(plan: Plan) -> Model:
     return model
 
 
-def run_at_random(plan: Plan, job: Job, queue_depth: int, seed: int) -> Model:
+def run_at_random(plan: Plan, scheduled: Schedule, queue_depth: int, seed: int) -> Model:
     """Run a job as the loop might: any request that may start starts, and ends at any time."""
     choose = random.Random(seed)
     model = Model(plan)
-    with_pieces = _with_plan_pieces(plan, job)
+    job = scheduled.job
+    with_pieces = _with_plan_pieces(plan, scheduled)
     progress = _Progress(job)
     queues = [
         job.stream_order[job.stream_starts[s] : job.stream_starts[s + 1]].tolist()
@@ -192,10 +194,10 @@ def run_at_random(plan: Plan, job: Job, queue_depth: int, seed: int) -> Model:
     return model
 
 
-def _with_plan_pieces(plan: Plan, job: Job) -> np.ndarray:
+def _with_plan_pieces(plan: Plan, scheduled: Schedule) -> np.ndarray:
     """The job's rows, with the plan's pieces: the model knows all kinds of them."""
-    rows = job.requests.copy()
-    own = (rows["op"] != Op.EVICT) | (rows["handle"] >= 0)
+    rows = scheduled.job.requests.copy()
+    own = scheduled.origin >= 0
     for name in ("first_piece", "piece_count"):
         rows[name][own] = plan.requests[name]
     return rows

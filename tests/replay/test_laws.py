@@ -243,9 +243,9 @@ def test_any_order_that_the_fences_allow_gives_the_same_files(
 ) -> None:
     """Fences are all that holds a replay together once requests run at the same time."""
     plan = transformed(sketch(text), chain)
-    job = schedule(plan, queue_depth, warm=warm).job
-    check_job(job)
-    expected, got = run_in_order(plan), run_at_random(plan, job, queue_depth, seed)
+    scheduled = schedule(plan, queue_depth, warm=warm)
+    check_job(scheduled.job)
+    expected, got = run_in_order(plan), run_at_random(plan, scheduled, queue_depth, seed)
     assert got.problems == []
     for file in range(len(plan.files)):
         left, right = expected.content(file), got.content(file)

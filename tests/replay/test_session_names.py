@@ -147,3 +147,18 @@ def test_an_eviction_that_failed_is_named() -> None:
         "cannot drop c/f/shards/a from the page cache: No such file or directory",
         "cannot drop c/f/shards/a from the page cache: No such file or directory",
     )
+
+
+@pytest.mark.parametrize("executor", ["posix", "io_uring"])
+def test_a_file_without_a_name_is_evicted_through_its_open(tmp_path: Path, executor: str) -> None:
+    """Removed while it is open, as jobs do with spilled data."""
+    plan = sketch("open a rw+create\nwrite a 0 5000\nunlink a\nread a 0 5000\nclose a")
+    requests = plan.requests.copy()
+    requests["phase"][requests["op"] == Op.READ] = Phase.LOAD
+    plan = replace(plan, requests=requests)
+    job = schedule(plan).job
+    (eviction,) = job.requests[job.requests["op"] == Op.EVICT]
+    assert (eviction["path"], eviction["handle"]) == (-1, 0)
+    outcome = run(plan, tmp_path, executor=executor, verify=True)
+    assert outcome.errors == ()
+    assert outcome.repetitions[0].evict_seconds > 0
