@@ -4,6 +4,7 @@ They have no memory in common. Each counts in its own what it has completed, and
 all of them add up their counts: a request that waits for one elsewhere starts that much later.
 """
 
+import errno
 import threading
 import time
 from dataclasses import replace
@@ -17,6 +18,7 @@ from iotrace.replay.job import Job, check_job
 from iotrace.replay.loop import SharedRun, Tape
 from iotrace.replay.pieces import Ints
 from iotrace.replay.workers import join_reports, longest_pause_seconds
+from iotrace.traces.errors import ReplayError
 
 _TICK_SECONDS = 0.001
 _HEAD_START_NS = 20_000_000
@@ -43,8 +45,13 @@ def run_across(
         root_fd: the directory, on storage that all of them see.
         options: how to run it.
         patience_seconds: as for `run_in_workers`.
+
+    Raises:
+        ReplayError: a process was lost, in all that are left but the first: it tells what there
+            is to tell.
     """
     check_job(job)
+    group.gather(None)  # from here on nobody waits for another for long
     shared = SharedRun(len(job.requests), job.file_count, 0)
     ticker = _Ticker(group, shared, _common_files(job, fold))
     patience = patience_seconds + longest_pause_seconds(job)
@@ -62,6 +69,8 @@ def run_across(
         ticker.finished = True
         thread.join()
     failures += ticker.failures
+    if group.lost and group.rank:
+        raise ReplayError(failures[0])
     begin_ns = report.start_ns
     own = shared.timings.copy()
     ran = own["end_ns"] > 0
@@ -75,6 +84,8 @@ def run_across(
     timings["start_ns"] = np.where(done, start_ns + begin_ns, 0)
     timings["end_ns"] = np.where(done, end_ns + begin_ns, 0)
     timings["result"] = result
+    if group.lost:
+        timings["result"][~done & (result == 0)] = -errno.ECANCELED
     timings.flags.writeable = False
     reports = [one for one, _ in told]
     duration_ns = max(one.end_ns - one.start_ns for one in reports)
@@ -108,9 +119,8 @@ class _Ticker:
         """Go on until all have finished; without it, nothing goes on."""
         try:
             self._run(patience_seconds)
-        except Exception as error:
-            cause = (str(error).splitlines() or [type(error).__name__])[0][:200]
-            self.failures.append(f"a process of the launch was lost: {cause}")
+        except Exception as error:  # whatever it is, the requests that wait must not go on waiting
+            self.failures.append(str(error) or type(error).__name__)
             self._shared.stop()
 
     def _run(self, patience_seconds: float) -> None:
@@ -119,7 +129,7 @@ class _Ticker:
             own = self._shared.counts(self._files) - self._others
             late = time.monotonic() - moved_at > patience_seconds
             flags = [self.finished, self._shared.stopped or late, self._shared.ready]
-            total = self._group.sum(np.concatenate([np.array(flags, np.int64), own]))
+            total = self._group.tick(np.concatenate([np.array(flags, np.int64), own]))
             finished, stopped, ready = total[:3].tolist()
             if late and not self.failures:
                 self.failures.append(f"no request was completed in {patience_seconds:.0f} s")

@@ -1,7 +1,9 @@
 """The processes that a launcher started together: torchrun, mpirun or srun, on any machines."""
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
@@ -23,6 +25,9 @@ _LAUNCHERS = (
 )
 _DEFAULT_PORT = 29511
 _JOIN_SECONDS = 120.0
+# The longest that one process may keep the others waiting outside a run, by preparing files, say.
+_STEP_SECONDS = 3600.0
+_PEER = re.compile(r"\[([0-9a-fA-F:.]+)\]:[0-9]+")
 
 
 class Group(Protocol):
@@ -39,6 +44,18 @@ class Group(Protocol):
     def sum(self, numbers: Ints) -> Ints:
         """Return the sum of what every process gives, element by element."""
 
+    def tick(self, numbers: Ints) -> Ints:
+        """Return the same during a run, where no process waits for another for long.
+
+        Raises:
+            ReplayError: one was lost, or gave nothing in the time of `join_group`. The others
+                are alone from then on: what each gives is all there is.
+        """
+
+    @property
+    def lost(self) -> bool:
+        """Whether a process was lost."""
+
     def gather(self, value: Any) -> list[Any]:
         """Return what every process gives, in order of rank."""
 
@@ -49,8 +66,13 @@ class Solo:
 
     rank: int = 0
     size: int = 1
+    lost: bool = False
 
     def sum(self, numbers: Ints) -> Ints:
+        """Return the numbers."""
+        return numbers
+
+    def tick(self, numbers: Ints) -> Ints:
         """Return the numbers."""
         return numbers
 
@@ -59,29 +81,69 @@ class Solo:
         return [value]
 
 
-@dataclass(frozen=True)
 class TorchGroup:
-    """Processes that talk through torch.distributed (gloo: on processors, over TCP)."""
+    """Processes that talk through torch.distributed (gloo: on processors, over TCP).
 
-    rank: int
-    size: int
+    Args:
+        rank: of this one.
+        size: how many there are.
+        patience_seconds: most time that a tick waits for.
+    """
+
+    def __init__(self, rank: int, size: int, patience_seconds: float) -> None:
+        import torch.distributed as dist
+
+        self.rank = rank
+        self.size = size
+        self.lost = False
+        self._patience_seconds = patience_seconds
+        self._steps = dist.new_group(timeout=timedelta(seconds=_STEP_SECONDS))
+        self._ticks = dist.new_group(timeout=timedelta(seconds=patience_seconds))
 
     def sum(self, numbers: Ints) -> Ints:
         """See Group.sum."""
-        import torch
-        import torch.distributed as dist
+        return numbers if self.lost else self._sum(numbers, self._steps)
 
-        tensor = torch.from_numpy(np.array(numbers, np.int64))
-        dist.all_reduce(tensor)
-        return np.asarray(tensor.numpy())
+    def tick(self, numbers: Ints) -> Ints:
+        """See Group.tick."""
+        if self.lost:
+            raise ReplayError("a process of the launch was lost before")
+        return self._sum(numbers, self._ticks)
 
     def gather(self, value: Any) -> list[Any]:
         """See Group.gather."""
         import torch.distributed as dist
 
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value)
+        found: list[Any] = [value] * self.size
+        if not self.lost:
+            with self._losing():
+                dist.all_gather_object(found, value, group=self._steps)
         return found
+
+    def _sum(self, numbers: Ints, group: Any) -> Ints:
+        import torch
+        import torch.distributed as dist
+
+        tensor = torch.from_numpy(np.array(numbers, np.int64))
+        with self._losing():
+            dist.all_reduce(tensor, group=group)
+        return np.asarray(tensor.numpy())
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            self.lost = True
+            raise ReplayError(f"a process of the launch was lost: {self._cause(error)}") from error
+
+    def _cause(self, error: RuntimeError) -> str:
+        """Return what gloo says in a few words."""
+        told = str(error)
+        if "timeout" in told.lower() or "timed out" in told.lower():
+            return f"it gave no answer in {self._patience_seconds:g} s (--timeout waits longer)"
+        peer = _PEER.search(told)
+        return f"the connection to {peer[1] if peer else 'it'} was closed"
 
 
 def once(group: Group, action: Callable[[], T]) -> T:
@@ -108,10 +170,13 @@ def launched_size(environment: Mapping[str, str] = os.environ) -> tuple[int, int
     return 0, 1
 
 
-def join_group() -> Group:
+def join_group(patience_seconds: float = 300.0) -> Group:
     """Return the processes started together with this one, connected; `Solo` where it is alone.
 
     mpirun and srun do not say where the first process is: MASTER_ADDR must, beyond one machine.
+
+    Args:
+        patience_seconds: most time that a process waits for a sign of life of another in a run.
 
     Raises:
         ReplayError: torch is not installed, or the others cannot be reached.
@@ -138,9 +203,9 @@ def join_group() -> Group:
             world_size=size,
             timeout=timedelta(seconds=_JOIN_SECONDS),
         )
+        return TorchGroup(rank, size, patience_seconds)
     except (RuntimeError, ValueError) as error:
         raise ReplayError(
             f"the {size} processes of this launch do not meet at {address}:{port}; "
             "set MASTER_ADDR to the first one's machine"
         ) from error
-    return TorchGroup(rank, size)

@@ -57,9 +57,10 @@ def replay(
       iotrace replay trace.parquet --align --verify -o result.parquet
       iotrace replay trace.parquet --aggregate rank --coalesce --explain
     """
-    group = join_group()
     shape = requests.shape()
     options = replay_options(run, place, requests.executor())
+    options.check()
+    group = join_group(options.timeout_seconds)
     if options.round_trip_seconds:
         for given, option in (
             (shape.prefetch_bytes, "--prefetch"),

@@ -1,0 +1,170 @@
+"""A replay on several hosts: network namespaces with names and addresses of their own."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from iotrace.replay.sketch import sketch_trace
+from iotrace.traces.writer import write_trace
+
+BIN = Path(sys.executable).parent
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+RANKS = 4
+WRITES = 60
+PORT = 29533
+
+
+@dataclass(frozen=True)
+class Host:
+    """A network namespace with one address; what runs there has a host name of its own too."""
+
+    name: str
+    number: int
+
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
+        """Start `command` there, as the leader of a process group."""
+        inside = f'hostname {self.name}; exec "$@"'
+        return subprocess.Popen(
+            [
+                "ip",
+                "netns",
+                "exec",
+                self.name,
+                "unshare",
+                "--uts",
+                "sh",
+                "-c",
+                inside,
+                "-",
+                *command,
+            ],
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "veth0", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def replay(self, *options: str) -> subprocess.Popen[str]:
+        """Start one process of a replay by both hosts, as mpirun and srun do."""
+        return self.start(
+            *(str(BIN / "iotrace"), "replay", *options),
+            PMI_RANK=str(self.number),
+            PMI_SIZE="2",
+            MASTER_ADDR=ADDRESSES[0],
+            MASTER_PORT=str(PORT),
+        )
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[tuple[Host, Host]]:
+    """Two hosts with a cable between them."""
+    pytest.importorskip("torch")
+    if shutil.which("ip") is None or shutil.which("unshare") is None:
+        pytest.skip("needs ip and unshare")
+    pair = tuple(Host(f"iotrace-{os.getpid()}-{number}", number) for number in (0, 1))
+    if subprocess.run(["ip", "netns", "add", pair[0].name], capture_output=True).returncode:
+        pytest.skip("a network namespace needs root")
+    ip("netns", "add", pair[1].name)
+    ip(*("link", "add", "veth0", "netns", pair[0].name, "type", "veth"),
+       *("peer", "name", "veth0", "netns", pair[1].name))  # fmt: skip
+    for host in pair:
+        ip("-n", host.name, "address", "add", f"{ADDRESSES[host.number]}/24", "dev", "veth0")
+        for device in ("lo", "veth0"):
+            ip("-n", host.name, "link", "set", device, "up")
+    yield pair[0], pair[1]
+    for host in pair:
+        ip("netns", "delete", host.name)
+
+
+def ip(*command: str) -> None:
+    subprocess.run(["ip", *command], check=True)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A job of four processes that save side by side and load what another one saved."""
+    lines = []
+    for own in range(RANKS):
+        lines += [f"process {own}", f"open f{own} w+create"]
+    for number in range(WRITES):
+        for own in range(RANKS):
+            lines += [f"process {own}", f"write f{own} {4096 * number} 4096"]
+    for own in range(RANKS):
+        lines += [f"process {own}", f"close f{own}"]
+    for own in range(RANKS):
+        other = (own + 1) % RANKS
+        lines += [f"process {own}", f"open f{other} r"]
+        lines += [f"read f{other} 0 {4096 * WRITES}", f"close f{other}"]
+    path = tmp_path / "four.parquet"
+    write_trace(sketch_trace("\n".join(lines)), path)
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The storage that both hosts see."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+def test_two_hosts_share_four_ranks(hosts: tuple[Host, Host], trace: Path, root: Path) -> None:
+    """torchrun on each: one start, order across hosts, every byte proven, one result."""
+    rendezvous = ("--nnodes", "2", "--nproc_per_node", "1", "--master_addr", ADDRESSES[0])
+    replay = (str(BIN / "iotrace"), "replay", str(trace), "--root", str(root), "--verify")
+    running = [
+        host.start(
+            *(str(BIN / "torchrun"), *rendezvous, "--master_port", str(PORT), "--node_rank"),
+            *(str(host.number), "--no-python", *replay, "--json", "-"),
+        )
+        for host in hosts
+    ]
+    first, second = (process.communicate(timeout=300) for process in running)
+    assert [process.returncode for process in running] == [0, 0], first[1] + second[1]
+    assert second[0] == ""
+    result = json.loads(first[0])
+    assert (result["workers"], result["verified"], result["errors"]) == (2, True, [])
+    assert result["replayed"]["bytes_written"] == RANKS * WRITES * 4096
+    assert result["fidelity"]["result_mismatches"] == 0
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("action", "words"), [(signal.SIGKILL, "was closed"), (signal.SIGSTOP, "gave no answer in 2 s")]
+)
+def test_a_host_that_is_lost_or_stuck_ends_the_replay(
+    hosts: tuple[Host, Host], trace: Path, root: Path, action: signal.Signals, words: str
+) -> None:
+    """The others wait a bounded time, tell what was done, and give no times of it."""
+    options = (str(trace), "--root", str(root), "--rtt", "200ms", "--timeout", "2", "--json", "-")
+    left, lost = (host.replay(*options) for host in hosts)
+    deadline = time.monotonic() + 200
+    while not list(root.glob("*/f3")) and time.monotonic() < deadline:
+        assert left.poll() is None, left.communicate()
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.killpg(lost.pid, action)
+    begin = time.monotonic()
+    shown, said = left.communicate(timeout=200)
+    assert time.monotonic() - begin < 100  # without a bound of ours it would be an hour
+    assert left.returncode == 1 and "Traceback" not in said
+    result = json.loads(shown)
+    assert "lost" in result["errors"][0] and words in result["errors"][0]
+    assert "left undone" in result["errors"][-1]
+    assert 0 < result["replayed"]["requests"] < result["planned"]["requests"]
+    assert result["replayed"]["write_seconds"] == [None]
+    assert list(root.iterdir()) == []
+    os.killpg(lost.pid, signal.SIGCONT)
+    _, said = lost.communicate(timeout=200)
+    assert lost.returncode == (1 if action == signal.SIGSTOP else -signal.SIGKILL)
+    assert "Traceback" not in said
