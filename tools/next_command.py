@@ -12,6 +12,11 @@ def say_next(*words: str) -> None:
     print(f"iotrace: next: {shlex.join(['iotrace', *words])}", file=sys.stderr)
 
 
+def root_words(root: Path) -> tuple[str, ...]:
+    """Return the option that names `root`, where it is not what is meant without."""
+    return () if str(root) == "." else ("--root", str(root))
+
+
 def free_name(name: str) -> str:
     """Return a file name that nothing has yet: `name`, or `name` with a number."""
     path = Path(name)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
-from iotrace.replay.probe import Capability
+from iotrace.replay.probe_cache import load_probe
 from iotrace.replay.sweep_result import SweepResult
 from iotrace.tools.advice.advise import advise
 from iotrace.tools.durations import format_duration
@@ -25,11 +26,12 @@ from iotrace.traces.words import plural
 _FILES_SHOWN = 20
 
 
-def trace_page(location: str, trace: Trace, storage: Capability | None) -> Page:
-    """Return the report of a trace or of a result."""
+def trace_page(location: str, trace: Trace, root: Path) -> Page:
+    """Return the report of a trace or of a result, beside the probe of `root`, if there is one."""
+    storage = load_probe(root)
     summary = summarize(trace)
     verdict = examine(trace)
-    advice = advise(location, verdict, storage)
+    advice = advise(location, verdict, storage, root)
     metadata = trace.metadata
     facts = list(headline(location, metadata, verdict, advice, storage))
     replayed = Replayed.of(metadata)

@@ -1,6 +1,7 @@
 """`iotrace why` on the traces that come with the project, and on small ones."""
 
 import json
+import shlex
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -192,3 +193,17 @@ def test_no_sweep_is_proposed_where_nothing_can_be_written(small_trace: Path) ->
     assert done.returncode == 0, done.stderr
     assert "no probe" in done.stderr
     assert "next:" not in done.stderr
+
+
+def test_proofs_are_run_where_the_probe_was(small_trace: Path, tmp_path: Path) -> None:
+    """A replay in another folder would prove nothing of this storage."""
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    place = tmp_path / "a folder"
+    place.mkdir()
+    done = iotrace("why", small_trace, "--root", place, "--no-probe", "--json", "-",
+                   extra_env=cache)  # fmt: skip
+    commands = [shlex.split(one["command"]) for one in json.loads(done.stdout)["advice"]]
+    replays = [words for words in commands if words[1] == "replay"]
+    assert replays
+    for words in commands:
+        assert words[-2:] == ["--root", str(place)] or words[1] == "show"

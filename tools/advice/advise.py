@@ -5,25 +5,45 @@ from __future__ import annotations
 import errno
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 from iotrace.replay.probe import Capability
 from iotrace.tools.advice.advice import Advice
 from iotrace.tools.advice.bytes import every_rank, imbalance, mapped, spare
 from iotrace.tools.advice.durability import early_sync, not_durable, not_in_background, syncs
 from iotrace.tools.advice.requests import computing, depth, many_small, opens
+from iotrace.tools.next_command import root_words
 from iotrace.tools.render import format_bytes
 from iotrace.traces.verdict.verdict import Finding, Verdict
 
+_AT_ROOT = ("iotrace replay ", "iotrace sweep ", "iotrace why ")
 
-def advise(location: str, verdict: Verdict, storage: Capability | None) -> tuple[Advice, ...]:
-    """Return what to change, the largest gain first, one entry per change."""
+
+def advise(
+    location: str, verdict: Verdict, storage: Capability | None, root: Path
+) -> tuple[Advice, ...]:
+    """Return what to change, the largest gain first, one entry per change.
+
+    Args:
+        location: of the trace.
+        verdict: on it.
+        storage: what the storage of `root` gives, if that is known.
+        root: where the proofs are to be run.
+    """
     found = {one.change: one for one in _full(location, verdict)}
     for finding in verdict.findings:
         for one in _rules(shlex.quote(location), finding, storage):
             known = found.get(one.change)
             if known is None or one.gain_seconds > known.gain_seconds:
                 found[one.change] = one
-    return tuple(sorted(found.values(), key=lambda one: -one.gain_seconds))
+    proved = (_at_root(one, root) for one in found.values())
+    return tuple(sorted(proved, key=lambda one: -one.gain_seconds))
+
+
+def _at_root(advice: Advice, root: Path) -> Advice:
+    words = root_words(root) if advice.command.startswith(_AT_ROOT) else ()
+    return replace(advice, command=" ".join([advice.command, *map(shlex.quote, words)]))
 
 
 def _full(location: str, verdict: Verdict) -> Iterator[Advice]:

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from iotrace.replay.probe_cache import load_probe
 from iotrace.tools.arguments import ForceOption, root_option
 from iotrace.tools.output import check_output, save_text
 from iotrace.tools.report import sweep_page, trace_page
@@ -63,7 +62,7 @@ def report(
 def _page(source: str, root: Path) -> Page:
     if is_sweep(source):
         return sweep_page(source, read_sweep(Path(source)))
-    return trace_page(source, read_trace(source, VERDICT_COLUMNS), load_probe(root))
+    return trace_page(source, read_trace(source, VERDICT_COLUMNS), root)
 
 
 def _write_figures(page: Page, folder: Path, *, force: bool) -> None:

@@ -12,7 +12,7 @@ from iotrace.replay.probe import Capability, probe
 from iotrace.replay.probe_cache import load_probe, save_probe
 from iotrace.tools.advice.advise import advise
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument, root_option
-from iotrace.tools.next_command import say_next
+from iotrace.tools.next_command import root_words, say_next
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal
@@ -61,11 +61,11 @@ def why(
     storage = load_probe(root) if verdict.findings else None  # nothing to hold against it
     if not no_probe and verdict.findings and (storage is None or probe_again):
         storage = _probe(root)
-    advice = advise(trace, verdict, storage)
+    advice = advise(trace, verdict, storage, root)
     if json_to != STDOUT:
         print_verdict(Terminal(), trace, recording.metadata, verdict, advice, storage)
-        if storage is not None or no_probe:  # else nothing can be written there
-            say_next("sweep", trace, "--budget", "5m", *_root(root))
+        if verdict.findings and (storage is not None or no_probe):  # else nothing to sweep
+            say_next("sweep", trace, "--budget", "5m", *root_words(root))
     if json_to is not None:
         write_json(to_json(trace, verdict, advice, storage), json_to)
 
@@ -80,7 +80,3 @@ def _probe(root: Path) -> Capability | None:
         return None
     save_probe(root, found)
     return found
-
-
-def _root(root: Path) -> tuple[str, ...]:
-    return () if str(root) == "." else ("--root", str(root))
