@@ -35,6 +35,13 @@ def rebase(path: str) -> str:
     return "/".join(parts)
 
 
+def is_too_deep(path: str) -> bool:
+    """Return whether `path` lies below more folders than a replay makes."""
+    if path.count("/") < DEPTH_MAX:
+        return False
+    return sum(part not in ("", ".") for part in path.split("/")) > DEPTH_MAX
+
+
 def _problem(path: str, parts: list[str]) -> str:
     if not parts:
         return "names no file"

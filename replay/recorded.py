@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, Op
+from iotrace.replay.paths import DEPTH_MAX, is_too_deep, rebase
 from iotrace.replay.plan import Note
 from iotrace.traces.errors import PlanError
 from iotrace.traces.phases import ends_ns, phases
@@ -83,8 +84,10 @@ def recorded_requests(trace: Trace) -> Recorded:
     data = np.isin(op, DATA_OPS)
     offset, length = trace.ints("offset", null=NULL), trace.ints("length", null=NULL)
     moved = np.where(result == NULL, length, result)
-    path, target = _codes(trace, "path"), _codes(trace, "target")
+    path, target, texts = _names(trace)
     file = trace.ints("file")
+
+    deep = np.array([*map(is_too_deep, texts), False], np.bool_)  # code -1 is the last
 
     two_names = np.isin(op, (Op.RENAME, Op.LINK))
     nameless = np.where(np.isin(op, (Op.MKDIR, Op.RMDIR, Op.UNLINK)), path < 0, False)
@@ -101,11 +104,16 @@ def recorded_requests(trace: Trace) -> Recorded:
         "allocations that shift data, left out": (op == Op.ALLOCATE)
         & ~failed
         & (trace.ints("flags", null=0) & _SHIFTS != 0),
+        f"requests on files more than {DEPTH_MAX} folders deep, left out": (op > 0)
+        & ~failed
+        & (deep[path] | deep[target]),
     }
     keep = requests & (op > 0)
     for mask in left_out.values():
         keep &= ~mask
     if not keep.any():
+        if deep.any():
+            rebase(texts[int(np.argmax(deep))])  # says what is wrong with it
         tensors_alone = trace.row_mask(layer="tensor").any()
         raise PlanError(TENSORS_ALONE if tensors_alone else NOTHING_TO_REPLAY)
 
@@ -131,7 +139,7 @@ def recorded_requests(trace: Trace) -> Recorded:
         end_ns=ends_ns(trace)[row],
         step=trace.ints("step")[row],
         phase=phases(trace)[row].astype(np.int64),
-        texts=tuple(trace.codes("path")[1]) + tuple(trace.codes("target")[1]),
+        texts=texts,
         notes=_notes(trace, left_out, op, requests & ~failed),
     )
     _check_numbers(recorded)
@@ -144,11 +152,12 @@ def _op_codes(trace: Trace) -> Ints:
     return np.where(trace.row_mask(layer=REQUEST_LAYERS), known[codes], 0)
 
 
-def _codes(trace: Trace, column: str) -> Ints:
-    """Return codes into the texts of `path` followed by those of `target`."""
-    codes = trace.codes(column)[0].astype(np.int64)
-    shift = len(trace.codes("path")[1]) if column == "target" else 0
-    return np.where(codes < 0, -1, codes + shift)
+def _names(trace: Trace) -> tuple[Ints, Ints, tuple[str, ...]]:
+    """Return `path` and `target` as codes into the texts of both, -1 for null, and these."""
+    path, paths = trace.codes("path")
+    target, targets = trace.codes("target")
+    shifted = np.where(target < 0, -1, target.astype(np.int64) + len(paths))
+    return path.astype(np.int64), shifted, (*paths, *targets)
 
 
 def _knowers(trace: Trace) -> Ints:

@@ -347,3 +347,11 @@ def test_a_sparse_file_takes_what_is_written() -> None:
     """Eight terabytes of nothing fit on any disk."""
     plan = sketch("open a w+create\nwrite a 8796093022208 10\nwrite a 0 5000\nclose a")
     assert peak_bytes(plan) == 3 * 4096
+
+
+def test_a_file_too_deep_is_left_out_and_said() -> None:
+    """The other files are replayed."""
+    deep = "/".join("d" * 300)
+    plan = sketch(f"open {deep} w+create\nwrite {deep} 0 9\nclose {deep}\n" + SAVE_AND_LOAD)
+    assert plan.paths == sketch(SAVE_AND_LOAD).paths
+    assert "requests on files more than 256 folders deep, left out: 3" in notes(plan)
