@@ -94,9 +94,9 @@ def _read_file(location: Location, path: str, wanted: Sequence[str], limit_bytes
         _check_columns(file, path)
         present = [name for name in wanted if name in file.schema_arrow.names]
         _refuse_over(limit_bytes, needed_bytes(source, frozenset(present)), path)
-        groups = list(_row_groups(file, path, present, limit_bytes))
-        rows = _to_schema(pa.concat_tables(groups), wanted)
-        return Trace(sort_rows(rows), metadata)
+        # Nothing here holds the groups: they go column by column.
+        groups = _row_groups(file, path, present, limit_bytes)
+        return Trace(sort_rows(_to_schema(pa.concat_tables(groups), wanted)), metadata)
     except _READ_ERRORS as error:
         raise _broken(location, path, error) from error
 
@@ -186,14 +186,19 @@ def _row_groups(
 def _to_schema(table: pa.Table, wanted: Sequence[str]) -> pa.Table:
     """Return the `wanted` columns of `table` in the schema's types, without chunks."""
     fields = [SCHEMA.field(name) for name in wanted]
-    arrays = [_to_field(table, field) for field in fields]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields)).combine_chunks()
+    columns = {name: table.column(name) for name in table.column_names}
+    rows = table.num_rows
+    del table
+    whole = []
+    for field in fields:  # each is let go of before the next is copied
+        column = columns.pop(field.name, None)
+        whole.append(_to_field(column, field, rows).combine_chunks())
+    return pa.Table.from_arrays(whole, schema=pa.schema(fields))
 
 
-def _to_field(table: pa.Table, field: pa.Field) -> Any:
-    if field.name not in table.column_names:
-        return pa.nulls(table.num_rows, field.type)
-    column = table.column(field.name)
+def _to_field(column: pa.ChunkedArray | None, field: pa.Field, rows: int) -> Any:
+    if column is None:
+        return pa.chunked_array([pa.nulls(rows, field.type)])
     if column.type == _TEXT:
         column = _distinct(column).unify_dictionaries()
     if field.name == "name":

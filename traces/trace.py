@@ -125,6 +125,8 @@ class Trace:
 
     def where(self, mask: Mask) -> "Trace":
         """Return the rows where `mask` is true, with the same metadata."""
+        if mask.all():
+            return self
         return Trace(self.table.filter(pa.array(mask)), self.metadata)
 
     def layer(self, *names: str) -> "Trace":
