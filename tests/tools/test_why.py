@@ -101,8 +101,8 @@ def test_storage_that_gives_more_is_asked_for_what_gives_it(
     why = ("why", trace, "--root", tmp_path, "--no-probe")
     advice = json.loads(iotrace(*why, "--json", "-").stdout)["advice"]
     own = [one for one in advice if "this storage gives" in one["because"]]
-    wanted = [] if options is None else [f"iotrace replay {trace} --op write {options} --repeat 5"]
-    assert [one["command"] for one in own] == wanted
+    given = f"iotrace replay {trace} --op write {options} --repeat 5 --root {tmp_path}"
+    assert [one["command"] for one in own] == ([] if options is None else [given])
     assert all(because in one["because"] for one in own)
     shown = iotrace(*why).stdout
     assert_fits(shown.split("What to change")[0])
