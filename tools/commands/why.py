@@ -8,10 +8,13 @@ from typing import Annotated
 
 import typer
 
+from iotrace.capture.live import look
 from iotrace.replay.probe import Capability, probe
 from iotrace.replay.probe_cache import load_probe, save_probe
 from iotrace.tools.advice.advise import advise
-from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument, root_option
+from iotrace.tools.arguments import ForceOption, JsonOption, root_option
+from iotrace.tools.live import print_live
+from iotrace.tools.live import to_json as live_json
 from iotrace.tools.next_command import root_words, say_next
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.progress import progress
@@ -23,7 +26,19 @@ from iotrace.traces.verdict.verdict import VERDICT_COLUMNS, examine
 
 
 def why(
-    trace: TraceArgument,
+    trace: Annotated[
+        str | None,
+        typer.Argument(metavar="TRACE", help="A trace or a result: file, folder or URI."),
+    ] = None,
+    live: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PID",
+            help="Instead of TRACE: what a running or stuck job does now, captured or not; PID is "
+            "its first process.",
+            show_default="none",
+        ),
+    ] = None,
     root: Annotated[
         Path,
         root_option(
@@ -51,9 +66,20 @@ def why(
     Examples:
       iotrace why trace.parquet
       iotrace why trace.parquet --root /lustre/me
+      iotrace why --live 4711
       iotrace why trace.parquet --no-probe --json - | jq .episodes[0]
     """
     check_json(json_to, force=force)
+    if (live is None) == (trace is None):
+        raise PlanError("name a trace, or a running job by --live PID")
+    if live is not None:
+        doing = look(live)
+        if json_to is not None:
+            write_json(live_json(live, doing), json_to)
+        if json_to != STDOUT:
+            print_live(Terminal(), live, doing)
+        return
+    assert trace is not None
     if no_probe and probe_again:
         raise PlanError("--no-probe and --probe-again exclude each other; leave one out")
     recording = read_trace(trace, VERDICT_COLUMNS)
