@@ -9,6 +9,7 @@ from typing import Any
 
 from iotrace.replay.probe import Capability
 from iotrace.tools.advice.advice import Advice
+from iotrace.tools.durations import format_duration
 from iotrace.tools.render import (
     NONE,
     Column,
@@ -27,6 +28,7 @@ from iotrace.tools.verdict.headline import headline, round_trips
 from iotrace.tools.verdict.prediction import predict
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.verdict.verdict import Finding, Verdict
+from iotrace.traces.words import plural
 
 
 def print_verdict(
@@ -109,14 +111,10 @@ def _few(problems: Sequence[str], count: int = 3) -> list[str]:
 def _print_storage(terminal: Terminal, storage: Capability | None) -> None:
     if storage is None:
         return
-    hours = (time.time() - storage.realtime_ns / 1e9) / 3600
-    when = (
-        "now"
-        if hours < 0.1
-        else f"{hours:.0f} h ago"
-        if hours < 48
-        else f"{hours / 24:.0f} days ago"
-    )
+    seconds = time.time() - storage.realtime_ns / 1e9
+    days = round(seconds / 86400)
+    ago = plural(days, "day") if days > 1 else format_duration(seconds)
+    when = "now" if seconds < 360 else f"{ago} ago"
     titles = ("size", "depth", "median each", "rate", "durable", "±", "runs")
     columns = [Column("requests")]
     columns += [Column(title, right=True) for title in titles]
