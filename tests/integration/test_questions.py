@@ -5,6 +5,7 @@ Each is answered in the first lines of one command, most of them of `iotrace why
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ import torch
 
 from iotrace.replay.probe import probe
 from iotrace.replay.probe_cache import save_probe
+from tests.replay.slow_mount import slow_mount
 from tests.tools.command import iotrace
 
 JOBS = Path(__file__).parent / "jobs" / "questions.py"
@@ -132,6 +134,22 @@ def test_how_often_is_every_byte_read_and_the_file_opened(ask: Ask) -> None:
     found = ask("everything")
     assert re.search(r"read 16\.0 MiB \(2x, all\.pt opened by 2 ranks\)", found["bytes"])
     assert "broadcast" in found["advice"]  # which comes first depends on the storage
+
+
+def test_would_bigger_writes_or_direct_io_be_faster(ask: Ask, tmp_path: Path) -> None:
+    """On storage where each request is a round trip nothing beats one write for all of them."""
+    trace = ask.trace("in_pieces")
+    with slow_mount(tmp_path, 0.002) as mount:
+        given = (trace, "--op", "write", "--budget", "5s", "--root", tmp_path)
+        shown = run("sweep", *given)
+        best = shown.partition("best save:\n")[2].splitlines()[0]
+        mount.seen.clear()
+        run(*shlex.split(best.replace("--repeat 5", "--repeat 1"))[1:])
+        writes = mount.seen["write"]
+    match = re.search(r"save +\d+ MiB .*; ([\d.]+)x as fast", " ".join(first_lines(shown).split()))
+    assert match and float(match[1]) > 5, shown
+    # The least that any of the settings makes: those of the probe of the target, and one.
+    assert writes <= 3 < 103
 
 
 def test_what_is_left_if_the_node_dies_in_the_middle(ask: Ask) -> None:
