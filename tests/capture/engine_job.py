@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import DEVNULL, CompletedProcess
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from iotrace.capture.collector import collect
+from iotrace.capture.rawlog import read_raw_log
 from iotrace.traces.trace import Trace
-from tests.integration.strace import file_calls
+from tests.integration.strace import FileCalls, file_calls
 
-from .hooked_job import Job, run_job
+from .hooked_job import Job, environment, run_job
 
 JOBS = Path(__file__).parent / "jobs"
 TEXTS = ("layer", "op", "path", "name", "dtype", "device", "engine")
@@ -35,12 +37,17 @@ class Calls(NamedTuple):
 
 @dataclass(frozen=True)
 class EngineJob:
-    """A finished job whose files are in one folder."""
+    """A finished job whose files are in one folder.
+
+    Attributes:
+        kernel: what strace saw of this very run, by name in the folder, if it was asked to look.
+    """
 
     folder: Path
     job: Job
     trace: Trace
     launch: tuple[str, ...] = (sys.executable,)
+    kernel: Mapping[str, Calls] = field(default_factory=dict)
 
     def rows(self, layer: str, *, below: str = "", **fields: object) -> list[Row]:
         """Return the rows on files in the folder, or in one below it, that have these fields."""
@@ -106,12 +113,32 @@ def run_engine_job(
     return EngineJob(folder, job, collect(tmp_path / "raw", [script]), launch)
 
 
+def run_watched_engine_job(
+    tmp_path: Path, script: str, *arguments: str, ranks: int = 0
+) -> EngineJob:
+    """Run a script as `run_engine_job` does, under strace as well: one run is both views."""
+    folder, raw = tmp_path / "traced", tmp_path / "raw"
+    folder.mkdir()
+    raw.mkdir()
+    launch = launch_of("torchrun", ranks)
+    settings = [f"--env={name}={value}" for name, value in environment(raw).items()]
+    command = [*settings, *launch, str(JOBS / script), str(folder), *arguments]
+    kernel = calls_below(folder, file_calls(command, tmp_path / "strace", stderr=DEVNULL))
+    logs = tuple(read_raw_log(path) for path in sorted(raw.glob("*.raw")))
+    job = Job(CompletedProcess(command, 0, "", ""), logs)
+    return EngineJob(folder, job, collect(raw, [script]), launch, kernel)
+
+
 def kernel_calls(job: EngineJob, script: str, *arguments: str) -> dict[str, Calls]:
     """Run the same script bare under strace; its folder's name is as long as the job's."""
     folder = job.folder.with_name("kernel")
     folder.mkdir()
     command = [*job.launch, str(JOBS / script), str(folder), *arguments]
-    found = file_calls(command, job.folder.with_name("strace"), stderr=subprocess.DEVNULL)
+    return calls_below(folder, file_calls(command, job.folder.with_name("strace"), stderr=DEVNULL))
+
+
+def calls_below(folder: Path, found: Mapping[str, FileCalls]) -> dict[str, Calls]:
+    """Return what strace saw on the files of a folder, by their names there."""
     return {
         os.path.relpath(path, folder): Calls(
             seen.reads, seen.bytes_read, seen.writes, seen.bytes_written

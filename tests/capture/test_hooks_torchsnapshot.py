@@ -15,11 +15,12 @@ import pytest
 
 from iotrace.traces.check import check_trace
 
-from .engine_job import Calls, EngineJob, Row, kernel_calls, run_engine_job
+from .engine_job import Calls, EngineJob, Row, kernel_calls, run_engine_job, run_watched_engine_job
 from .jobs.snapshot_ranks import state_tensors
 
 SAVES = ("plain", "single", "slabs", "chunks", "async")
 MIB = 1 << 20
+RANKS = 4
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,7 @@ def test_cases_are_what_the_kernel_saw(cases: EngineJob) -> None:
 
 def test_batching_makes_three_files_of_thirty_three(tmp_path: Path) -> None:
     """32 x 4 MiB: slabs stay below 128 MiB; without them each tensor is a file."""
-    job = run_engine_job(tmp_path, "snapshot_batches.py")
+    job = run_watched_engine_job(tmp_path, "snapshot_batches.py")
     calls = job.calls()
 
     def sizes(case: str) -> list[int]:
@@ -179,14 +180,13 @@ def test_batching_makes_three_files_of_thirty_three(tmp_path: Path) -> None:
     assert not [row for row in requests if row["op"] in ("sync", "rename")]
     written = [row["path"] for row in requests if row["op"] == "write"]
     assert written[-1].endswith("/.snapshot_metadata")
-    assert by_case(calls) == by_case(kernel_calls(job, "snapshot_batches.py"))
+    assert by_case(calls) == by_case(job.kernel)
 
 
-@pytest.fixture(scope="module", params=[2, 4])
-def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EngineJob:
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> EngineJob:
     """The finished job of snapshot_ranks.py on several ranks."""
-    folder = tmp_path_factory.mktemp(f"ranks{request.param}")
-    return run_engine_job(folder, "snapshot_ranks.py", ranks=request.param)
+    return run_engine_job(tmp_path_factory.mktemp("ranks"), "snapshot_ranks.py", ranks=RANKS)
 
 
 def test_each_part_is_saved_once(ranks: EngineJob) -> None:
@@ -215,7 +215,7 @@ def test_every_rank_is_there_and_nothing_twice(ranks: EngineJob) -> None:
     spans = {op: [row["rank"] for row in ranks.rows("span", op=op)] for op in ("save", "load")}
     world = len(spans["save"])
 
-    assert world in (2, 4)
+    assert world == RANKS
     assert sorted(spans["save"]) == sorted(spans["load"]) == list(range(world))
     loads = Counter((row["name"], row["rank"]) for row in ranks.rows("tensor", op="load"))
     assert all(loads[f"all.{name}", rank] for name in ("same0", "same1") for rank in range(world))

@@ -24,21 +24,30 @@ def job(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
     return run_job(tmp_path_factory.mktemp("logs"), JOBS / "torch_trouble.py", folder)
 
 
-def test_errors_warnings_signatures_and_lifetimes_are_the_same(job: Job, tmp_path: Path) -> None:
-    """Each line that the job prints is something a job may depend on."""
-    bare = run_job(None, JOBS / "torch_trouble.py", tmp_path)
+@pytest.fixture(scope="module")
+def bare_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the same job without the library."""
+    return tmp_path_factory.mktemp("bare")
 
+
+@pytest.fixture(scope="module")
+def bare(bare_folder: Path) -> Job:
+    """The same job without the library."""
+    return run_job(None, JOBS / "torch_trouble.py", bare_folder)
+
+
+def test_errors_warnings_signatures_and_lifetimes_are_the_same(job: Job, bare: Job) -> None:
+    """Each line that the job prints is something a job may depend on."""
     assert job.done.stdout.splitlines() == bare.done.stdout.splitlines()
     assert job.done.stderr == bare.done.stderr
     assert "None None None" in bare.done.stdout
 
 
-def test_failed_saves_leave_the_same_bytes(job: Job, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("job", "bare")
+def test_failed_saves_leave_the_same_bytes(folder: Path, bare_folder: Path) -> None:
     """Half a file is evidence; it must be the half that torch wrote."""
-    run_job(None, JOBS / "torch_trouble.py", tmp_path)
-
     for name in ("unpicklable.pt", "closed.pt", "after.pt"):
-        assert (folder / name).read_bytes() == (tmp_path / name).read_bytes(), name
+        assert (folder / name).read_bytes() == (bare_folder / name).read_bytes(), name
 
 
 def test_a_failed_save_does_not_hide_the_next_one(job: Job, folder: Path) -> None:
