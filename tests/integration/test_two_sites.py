@@ -15,6 +15,7 @@ import pytest
 
 from iotrace.traces.reader import read_trace
 from tests.servers import BUCKET, s3_environment, s3_server
+from tests.tools.command import iotrace
 
 OWNER = "/home/ada5150/orca-model"
 JOB = """
@@ -42,11 +43,8 @@ def store() -> Iterator[dict[str, str]]:
 
 def sender(folder: Path, store: dict[str, str], *arguments: object) -> str:
     """Run a command as the owner of the data; return its messages."""
-    environment = {**os.environ, **store, "USER": "ada5150", "SECRET_TOKEN": "t0k3n"}
-    iotrace = Path(sys.executable).with_name("iotrace")
-    done = subprocess.run(
-        [iotrace, *map(str, arguments)], env=environment, cwd=folder, text=True, capture_output=True
-    )
+    more = {**store, "USER": "ada5150", "SECRET_TOKEN": "t0k3n"}
+    done = iotrace(*arguments, cwd=folder, extra_env=more)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
