@@ -12,6 +12,7 @@ from iotrace.traces.formats.table import FORMATS, exporters, importers
 from iotrace.traces.reader import read_trace
 
 from .command import assert_one_line_error, iotrace
+from .conftest import Make, Row, checkpoint_rows
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
 STRACE = """\
@@ -138,3 +139,14 @@ def test_a_log_of_system_files_alone_says_how_to_keep_them(log: Path) -> None:
     log.write_text("".join(STRACE.splitlines(keepends=True)[:2]))
     done = iotrace("convert", "-q", log, log.with_name("t.parquet"))
     assert_one_line_error(done, 2, "--all")
+
+
+@pytest.mark.parametrize("suffix", [format.suffixes[0] for format in exporters()])
+def test_a_trace_that_contradicts_itself_is_not_exported(
+    suffix: str, make_trace: Make, tmp_path: Path
+) -> None:
+    """A name that is no bytes was a traceback in some formats."""
+    odd = Row("write", path="/half\ud800", offset=0, length=9, result=9)
+    made, out = make_trace([*checkpoint_rows(), odd]), tmp_path / f"out{suffix}"
+    assert_one_line_error(iotrace("convert", made, out), 2, "contradicts itself", "iotrace check")
+    assert not out.exists()
