@@ -15,12 +15,16 @@ from iotrace.replay.plan import Plan
 from iotrace.replay.schedule import schedule
 from iotrace.replay.transforms.aggregate import LAYOUTS, Aggregate
 from iotrace.replay.transforms.align import Align
+from iotrace.replay.transforms.broadcast import Broadcast
 from iotrace.replay.transforms.buffered import Buffered
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
+from iotrace.replay.transforms.drop_behind import DropBehind
+from iotrace.replay.transforms.mapped import Mapped
 from iotrace.replay.transforms.preallocate import Preallocate
+from iotrace.replay.transforms.prefetch import Prefetch
 from iotrace.replay.transforms.reorder import Reorder
-from iotrace.replay.transforms.split import Split
+from iotrace.replay.transforms.split import MaxRequest, Split
 from iotrace.tools.report import sweep_page
 from iotrace.tools.sweep_file import read_sweep
 from iotrace.traces.check import check_trace
@@ -48,7 +52,8 @@ LIMIT_BYTES = 256 << 20  # what a reader may be asked to hold, well below the bo
 LINE_MAX = 2000
 TRANSFORMS: tuple[Callable[[Plan], Plan], ...] = (
     *(Coalesce(1 << 20), Coalesce(512, "vectored"), Align(512), Split(1 << 30), Split(4096)),
-    *(Buffered(), Direct(), Reorder(), Preallocate()),
+    *(Buffered(), Direct(), Reorder(), Preallocate(), DropBehind(), Broadcast(), Mapped()),
+    *(Prefetch(1 << 20), Prefetch(700, 512), MaxRequest(1 << 20)),
     *(Aggregate(layout) for layout in LAYOUTS),
 )
 NO_DARSHAN = tuple(format for format in importers() if format.name != "darshan")
