@@ -109,7 +109,8 @@ def replay(
         save_trace(outcome.to_trace(trace, recording.metadata), result.output, force=result.force)
     if outcome.failed:
         return 1
-    say_next(*_next_words(shape, options, result))
+    if group.size == 1 or result.output is not None:  # how it was launched is not known here
+        say_next(*_next_words(shape, options, result))
     return 0
 
 
