@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ NAME = "csv"
 _REQUIRED = ("op", "start_ns")
 _SCALAR = "scalar"
 _GROWTH = 8  # of a file of digits in memory, at most, with all that is made of it
+_UNKNOWN = "made of CSV: what was missing from its source is not known"
 _ROWS_AT_A_TIME = 1 << 16
 _MOST_PROCESSES = 1 << 20
 _ROW = re.compile(r"Row #(\d+)")
@@ -79,10 +81,10 @@ def read(path: Path) -> Trace:
         trace = _trace(table)
     except (pa.ArrowException, ValueError, TypeError, OverflowError, OSError) as error:
         raise TraceFormatError(f"{path}{_place(error)}: {one_line(error)}; correct it") from error
-    problems = check_trace(trace)
-    if problems:
+    if problems := check_trace(trace, gaps=False):
         raise TraceFormatError(f"{path} is no trace: {problems[0]}; correct it")
-    return trace
+    completeness = noted(_UNKNOWN, *check_trace(trace))
+    return trace.with_metadata(replace(trace.metadata, completeness=completeness))
 
 
 def _conversions(names: Sequence[str]) -> csv.ConvertOptions:
@@ -123,7 +125,6 @@ def _trace(table: pa.Table) -> Trace:
     metadata = Metadata(
         tool_version=tool_version(),
         processes=tuple(Process(0) for _ in range(used)),
-        completeness=noted("made of CSV: what was missing from its source is not known"),
     )
     return Trace.from_columns(columns, metadata)
 

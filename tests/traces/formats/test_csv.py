@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iotrace.traces.errors import TraceFormatError
-from iotrace.traces.formats import csv_file
+from iotrace.traces.formats import csv_file, strace
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.reader import read_trace
@@ -78,6 +78,17 @@ def test_real_traces_come_back(name: str) -> None:
     """All columns, of every engine."""
     trace = read_trace(CORPUS / f"{name}.parquet")
     assert back(trace).table.to_pylist() == trace.table.to_pylist()
+
+
+def test_what_a_log_did_not_tell_stays_untold(tmp_path: Path) -> None:
+    """A read at a position that strace never showed goes through CSV, and is no less missing."""
+    log = tmp_path / "log"
+    log.write_text('7 1.000001 read(3</d/a>, ""..., 10) = 10\n7 1.000002 fsync(3</d/a>) = 0\n')
+    trace = strace.read(log)
+    assert trace.ints("offset")[0] == -1
+    again = back(trace)
+    assert again.table.to_pylist() == trace.table.to_pylist()
+    assert any("without its offset" in p for p in again.metadata.completeness.problems())
 
 
 def test_a_script_writes_the_columns_it_knows(tmp_path: Path) -> None:
