@@ -7,7 +7,9 @@ from iotrace.replay.transforms.buffered import Buffered
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
+from iotrace.replay.transforms.mapped import Mapped
 from iotrace.replay.transforms.preallocate import Preallocate
+from iotrace.replay.transforms.prefetch import Prefetch
 from iotrace.replay.transforms.reorder import Reorder
 from iotrace.replay.transforms.select import Select
 from iotrace.replay.transforms.split import MaxRequest, Split
@@ -20,8 +22,10 @@ __all__ = [
     "Coalesce",
     "Direct",
     "DropBehind",
+    "Mapped",
     "MaxRequest",
     "Preallocate",
+    "Prefetch",
     "Reorder",
     "Select",
     "Split",

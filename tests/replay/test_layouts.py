@@ -24,6 +24,8 @@ from iotrace.replay.transforms.aggregate import LAYOUTS, Aggregate
 from iotrace.replay.transforms.align import Align
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
+from iotrace.replay.transforms.mapped import Mapped
+from iotrace.replay.transforms.prefetch import Prefetch
 from iotrace.replay.transforms.select import Select
 from iotrace.replay.transforms.split import Split
 from iotrace.replay.verify import find_mismatch, written_extents
@@ -49,6 +51,12 @@ COMBINATIONS = [
         (None, Split(16 << 10)),
         (None, Direct(BLOCK)),
     )
+]
+
+CACHED = [
+    [*chain, Mapped("random"), Prefetch(1 << 20, 64 << 10)]
+    for chain in COMBINATIONS
+    if not any(isinstance(one, Direct | Split) for one in chain)
 ]
 
 # Two ranks save and load two steps: odd sizes, a header written twice, a common file, a hole, an
@@ -225,7 +233,7 @@ def test_every_combination_of_every_trace_keeps_the_laws(name: str, layer: str) 
     """Valid, one to one, the same bytes written and read, padding apart."""
     plan = plan_from_trace(read_trace(CORPUS / f"{name}.parquet"), layer)
     before, content = plan.counts(), payload(plan)
-    for chain in COMBINATIONS:
+    for chain in (*COMBINATIONS, *CACHED):
         after = plan
         for transform in chain:
             after = transform(after)
