@@ -149,7 +149,7 @@ class _Namings:
 
     def add(self, naming: Naming) -> None:
         """Add one at the end."""
-        self._fields += (naming.file, naming.path, naming.target, naming.is_new)
+        self._fields += naming
 
     def columns(self) -> list[Ints]:
         """Return the fields of all, a column each."""

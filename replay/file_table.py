@@ -3,14 +3,13 @@
 import os
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from iotrace.replay.names import Names
 from iotrace.replay.paths import ancestors, rebase
 
 
-@dataclass(frozen=True)
-class Naming:
+class Naming(NamedTuple):
     """What a request on names becomes: indices into files and paths; -1: none.
 
     `is_new`: an open that is known to make the file.
@@ -43,7 +42,8 @@ class FileTable:
         self._links: dict[str, int] = {}
         self._gone: set[str] = set()
         self._relative: dict[str, str] = {path: rebase(path) for path in recorded_paths}
-        self._directories = {above for path in self._relative.values() for above in ancestors(path)}
+        parents = {path.rpartition("/")[0] for path in self._relative.values()} - {""}
+        self._directories = {above for path in parents for above in (path, *ancestors(path))}
 
     def learn(self, recorded: str) -> None:
         """Add a name that the trace did not have."""
@@ -57,10 +57,24 @@ class FileTable:
             flags: of the open.
             identity: which file it was when recorded; -1: not known.
         """
-        naming = self._follow(recorded, flags, identity) or self._open(recorded, flags)
+        name = self._relative[recorded]
+        if self._is_news(name, identity):
+            self._names.enter(name)
+            naming = self._begin(name, False, bool(flags & os.O_CREAT and flags & os.O_EXCL))
+        else:
+            naming = self._follow(recorded, flags, identity) or self._open(recorded, flags)
         if identity >= 0:
             self._identities[identity] = naming.file
         return naming
+
+    def _is_news(self, name: str, identity: int) -> bool:
+        """Return whether neither a name nor the file behind it has been met, as mostly."""
+        return (
+            self._names.file(name) is None
+            and identity not in self._identities
+            and name not in self._links
+            and name not in self._gone
+        )
 
     def _follow(self, recorded: str, flags: int, identity: int) -> Naming | None:
         """Return the file behind a name that is not its own."""
