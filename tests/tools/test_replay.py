@@ -239,6 +239,7 @@ def test_a_replay_that_is_ended_leaves_nothing(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # nohup has SIGHUP ignored
     )
     deadline = time.monotonic() + 60
     while not list(root.rglob("model.pt")) and time.monotonic() < deadline:
