@@ -7,6 +7,7 @@
 #ifndef IOTRACE_LOOP_H
 #define IOTRACE_LOOP_H
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -112,6 +113,7 @@ struct loop {
 	int64_t longest_transfer_bytes;      /* straight from tape */
 	bool writes;
 	bool maps;
+	pthread_mutex_t map_lock; /* where the maps are, against those who let go of their pages */
 	struct sigaction sigbus_before;
 	int timer_slack_ns; /* of the caller, before the run */
 };
@@ -192,8 +194,10 @@ bool transfer_advance(struct loop *loop, struct slot *slot, int64_t result, int6
 /* mapping.c: reads of a mapped file */
 void mapping_setup(struct loop *loop);
 void mapping_teardown(struct loop *loop);
-void mapping_open(struct handle *handle, int fd);
-void mapping_close(struct handle *handle);
+void mapping_open(struct loop *loop, struct handle *handle, int fd);
+void mapping_close(struct loop *loop, struct handle *handle);
+/* Take all mapped pages out of the page tables: the page cache keeps those that are in them. */
+void mapping_let_go(struct loop *loop);
 /* Carry out the next transfer of a read; bytes moved or -errno. */
 int64_t mapping_read(struct loop *loop, const struct slot *slot);
 

@@ -28,6 +28,7 @@ void mapping_setup(struct loop *loop)
 	/* Not deferred: a jump out of the handler leaves the signal mask as it is. */
 	struct sigaction action = { .sa_handler = leave_copy, .sa_flags = SA_NODEFER };
 
+	pthread_mutex_init(&loop->map_lock, NULL);
 	if (loop->maps)
 		sigaction(SIGBUS, &action, &loop->sigbus_before);
 }
@@ -35,7 +36,7 @@ void mapping_setup(struct loop *loop)
 void mapping_teardown(struct loop *loop)
 {
 	for (int32_t i = 0; loop->maps && loop->handles && i < loop->job->handle_count; i++)
-		mapping_close(&loop->handles[i]);
+		mapping_close(loop, &loop->handles[i]);
 	if (loop->maps)
 		sigaction(SIGBUS, &loop->sigbus_before, NULL);
 }
@@ -47,7 +48,7 @@ static int64_t file_bytes(int fd)
 	return fstat(fd, &status) ? -errno : status.st_size;
 }
 
-void mapping_open(struct handle *handle, int fd)
+void mapping_open(struct loop *loop, struct handle *handle, int fd)
 {
 	static const int advice[] = { [LOOP_MAPPING_PLAIN] = MADV_NORMAL,
 				      [LOOP_MAPPING_SEQUENTIAL] = MADV_SEQUENTIAL,
@@ -63,16 +64,32 @@ void mapping_open(struct handle *handle, int fd)
 	handle->map_error = map == MAP_FAILED ? -errno : 0;
 	if (map == MAP_FAILED)
 		return;
-	handle->map = map;
 	if (handle->mapping != LOOP_MAPPING_PLAIN)
 		madvise(map, handle->map_bytes, advice[handle->mapping]);
+	pthread_mutex_lock(&loop->map_lock);
+	handle->map = map;
+	pthread_mutex_unlock(&loop->map_lock);
 }
 
-void mapping_close(struct handle *handle)
+void mapping_close(struct loop *loop, struct handle *handle)
 {
-	if (handle->map)
-		munmap(handle->map, handle->map_bytes);
+	if (!handle->map)
+		return;
+	pthread_mutex_lock(&loop->map_lock);
+	munmap(handle->map, handle->map_bytes);
 	handle->map = NULL;
+	pthread_mutex_unlock(&loop->map_lock);
+}
+
+void mapping_let_go(struct loop *loop)
+{
+	if (!loop->maps)
+		return;
+	pthread_mutex_lock(&loop->map_lock);
+	for (int32_t i = 0; i < loop->job->handle_count; i++)
+		if (loop->handles[i].map)
+			madvise(loop->handles[i].map, loop->handles[i].map_bytes, MADV_DONTNEED);
+	pthread_mutex_unlock(&loop->map_lock);
 }
 
 /* Not inlined: what it changes must not lie in the frame that is jumped back to. */

@@ -109,7 +109,7 @@ static int64_t perform_open(struct loop *loop, struct slot *slot)
 				     request->flags, request->mode);
 	if (slot->fd < 0)
 		return slot->fd;
-	mapping_open(&loop->handles[request->handle], slot->fd);
+	mapping_open(loop, &loop->handles[request->handle], slot->fd);
 	return 0;
 }
 
@@ -140,12 +140,14 @@ static int64_t perform_other(struct loop *loop, struct slot *slot)
 	case LOOP_OPEN:
 		return perform_open(loop, slot);
 	case LOOP_CLOSE:
-		mapping_close(&loop->handles[slot->request->handle]);
+		mapping_close(loop, &loop->handles[slot->request->handle]);
 		return result_of(close(slot->fd));
+	case LOOP_EVICT:
+		mapping_let_go(loop);
+		return perform_on_file(loop, slot);
 	case LOOP_SYNC:
 	case LOOP_TRUNCATE:
 	case LOOP_ALLOCATE:
-	case LOOP_EVICT:
 		return perform_on_file(loop, slot);
 	default:
 		return perform_name(loop, slot->request);

@@ -10,7 +10,7 @@ import pytest
 from iotrace.replay.executors.executor import Executor, LoopOptions
 from iotrace.replay.executors.posix import PosixExecutor
 from iotrace.replay.job import Fence, Mapping, Op
-from iotrace.replay.loop import Tape
+from iotrace.replay.loop import Tape, resident_bytes
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
 from iotrace.replay.session import replay
@@ -70,6 +70,23 @@ def test_pages_come_by_faults_and_not_by_reads(tape: Tape, tmp_path: Path, advic
     assert rchar() - before < MIB
     if advice != Mapping.WILLNEED:  # its pages are on their way when they are touched
         assert resource.getrusage(resource.RUSAGE_SELF).ru_majflt > faults
+
+
+def test_a_file_that_stays_open_and_mapped_is_cold_again_when_evicted(
+    executor: Executor, tape: Tape, tmp_path: Path
+) -> None:
+    """The page cache does not let go of pages in a page table, and a second load would be warm."""
+    if not probe_target(tmp_path).evicts:
+        pytest.skip("this file system keeps its pages")
+    (tmp_path / "a").write_bytes(tape.read(0, 0, MIB))
+    job = JobBuilder()
+    handle = job.open("a", os.O_RDONLY)
+    job.read(handle, 0, MIB, mapping=Mapping.PLAIN)
+    job.add(Op.EVICT, path=job.path("a"), fence=Fence.ALL)
+    done = run(executor, job.build(), tape, tmp_path)
+    assert done.report.first_error is None
+    with (tmp_path / "a").open("rb") as file:
+        assert resident_bytes(file.fileno()) == 0
 
 
 @pytest.mark.parametrize("check", [True, False])
