@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.intervals import Coverage, Ints, contains, union
+from iotrace.replay.intervals import Coverage, Ints
+from iotrace.traces.intervals import Intervals
 
 READ, WRITE, CUT = 0, 1, 2
 
@@ -79,11 +80,9 @@ def _all_written(events: npt.NDArray[np.void]) -> bool:
     if np.any(events["end"][cuts] > 0):
         return False
     written = events[cuts[-1] + 1 if len(cuts) else 0 : first_read]
-    covered = union(written["start"], written["end"])
-    asked_starts, asked_ends = union(events["start"][reads], events["end"][reads])
-    place = np.searchsorted(covered[0], asked_starts, side="right") - 1
-    inside = contains(covered, asked_starts)
-    return bool(np.all(inside) and np.all(asked_ends <= covered[1][place]))
+    covered = Intervals.of(written["start"], written["end"])
+    asked = Intervals.of(events["start"][reads], events["end"][reads])
+    return not asked.without(covered).total
 
 
 def _walk(events: npt.NDArray[np.void]) -> tuple[int, list[Hole]]:

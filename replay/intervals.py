@@ -1,4 +1,4 @@
-"""Sets of bytes as sorted, disjoint intervals: two arrays, starts and ends."""
+"""Sets of bytes of many files as sorted, disjoint intervals; of one: `traces/intervals`."""
 
 from bisect import bisect_left, bisect_right
 
@@ -8,23 +8,6 @@ import numpy.typing as npt
 from iotrace.replay.pieces import spread
 
 Ints = npt.NDArray[np.int64]
-Intervals = tuple[Ints, Ints]
-
-
-def union(starts: Ints, ends: Ints) -> Intervals:
-    """Return the bytes in any of the intervals; neighbours that touch become one.
-
-    >>> [part.tolist() for part in union(np.array([8, 0, 2]), np.array([9, 3, 8]))]
-    [[0], [9]]
-    """
-    real = ends > starts
-    starts, ends = starts[real], ends[real]
-    if not len(starts):
-        return starts, ends
-    order = np.argsort(starts, kind="stable")
-    starts, reach = starts[order], np.maximum.accumulate(ends[order])
-    apart = starts[1:] > reach[:-1]
-    return starts[np.concatenate([[True], apart])], reach[np.concatenate([apart, [True]])]
 
 
 def clusters(group: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
@@ -92,28 +75,6 @@ def first_claims(
     apart = (group[1:] != group[:-1]) | (starts[1:] != ends[:-1]) | (claim[1:] != claim[:-1])
     first, last = np.concatenate([[True], apart]), np.concatenate([apart, [True]])
     return group[first], starts[first], ends[last], claim[first]
-
-
-def subtract(left: Intervals, right: Intervals) -> Intervals:
-    """Return the bytes of `left` that are not in `right`.
-
-    >>> left, right = (np.array([0, 10]), np.array([5, 20])), (np.array([3]), np.array([12]))
-    >>> [part.tolist() for part in subtract(left, right)]
-    [[0, 12], [3, 20]]
-    """
-    bounds = np.unique(np.concatenate([*left, *right]))
-    starts, ends = bounds[:-1], bounds[1:]
-    keep = contains(left, starts) & ~contains(right, starts)
-    return union(starts[keep], ends[keep])
-
-
-def contains(intervals: Intervals, points: Ints) -> npt.NDArray[np.bool_]:
-    """Return which of `points` lie in `intervals`."""
-    starts, ends = intervals
-    if not len(starts):
-        return np.zeros(len(points), np.bool_)
-    place = np.searchsorted(starts, points, side="right") - 1
-    return np.asarray((place >= 0) & (points < ends[place.clip(0)]))
 
 
 def running_max(values: Ints, fresh: npt.NDArray[np.bool_]) -> Ints:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.intervals import clusters, running_max, subtract, union
+from iotrace.replay.intervals import clusters, running_max
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import (
     PADDING,
@@ -23,6 +23,7 @@ from iotrace.replay.plan import Applied, Plan
 from iotrace.replay.relocation import Relocation
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
+from iotrace.traces.intervals import Intervals
 
 # Stripes that no block fits in would leave more of a file empty than any file has.
 _MOST_UNIT_BYTES = 1 << 40
@@ -223,12 +224,10 @@ def _unwritten_reads(
     found: list[tuple[int, int, int]] = []
     for lacking in np.unique(file[covered < end - start]).tolist():
         mine, theirs = file == lacking, written[0] == lacking
-        gaps = subtract(
-            union(start[mine], end[mine]), union(written[1][theirs], written[2][theirs])
-        )
-        found += [
-            (lacking, low, high) for low, high in zip(*(g.tolist() for g in gaps), strict=True)
-        ]
+        there = Intervals.of(written[1][theirs], written[2][theirs])
+        gaps = Intervals.of(start[mine], end[mine]).without(there)
+        ends = zip(gaps.starts.tolist(), gaps.ends.tolist(), strict=True)
+        found += [(lacking, low, high) for low, high in ends]
     columns = np.array(found, np.int64).reshape(-1, 3)
     return columns[:, 0], columns[:, 1], columns[:, 2]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from iotrace.traces.intervals import Intervals
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.phases import Phase
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Ints, Shapes, Strings, Trace
 from iotrace.traces.verdict.extents import Extents
-from iotrace.traces.verdict.intervals import Intervals
 from iotrace.traces.verdict.verdict import Finding, Verdict, examine
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

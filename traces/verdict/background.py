@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iotrace.traces.intervals import Intervals
 from iotrace.traces.verdict.episodes import Episode, Span
-from iotrace.traces.verdict.intervals import Intervals
 
 _BLOCKING_SPANS = ("save", "stage", "wait", "commit")
 

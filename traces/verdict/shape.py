@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.traces.columns import IntArray, Mask
+from iotrace.traces.intervals import Intervals
 from iotrace.traces.requests import Requests
-from iotrace.traces.verdict.intervals import Intervals
 
 ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
 SMALL_BYTES = 64 << 10  # below this a request costs more than its bytes on any storage

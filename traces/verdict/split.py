@@ -9,10 +9,10 @@ import numpy as np
 
 from iotrace.traces.columns import IntArray
 from iotrace.traces.counters import SpanCounters
+from iotrace.traces.intervals import Intervals
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.episodes import Episode, Span, processes_of
-from iotrace.traces.verdict.intervals import Intervals
 
 _WAITING_SPANS = ("barrier",)
 _CPU = ("user_cpu_ns", "system_cpu_ns")

@@ -1,4 +1,4 @@
-"""Sets of points in time as sorted, disjoint intervals: two arrays, starts and ends."""
+"""Sets of points in time, or of bytes, as sorted, disjoint intervals: two arrays."""
 
 from __future__ import annotations
 
