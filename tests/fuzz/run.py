@@ -103,7 +103,8 @@ def main() -> int:
             ended = subprocess.run(command, capture_output=True, text=True, errors="replace")
             tried = array("q", counts.read_bytes())
             done = sum(tried)
-            for path in sorted(set(given.findings.iterdir()) - before):
+            found = sorted(set(given.findings.iterdir()) - before)
+            for path in found:
                 cause = confirmed(path)
                 if cause is None:
                     path.unlink()
@@ -117,7 +118,7 @@ def main() -> int:
             if reached:
                 line += "; edges {}, features {}, corpus {}".format(*reached[-1])
             print(line, flush=True)
-            if ended.returncode and set(given.findings.iterdir()) == before:
+            if ended.returncode and not found:
                 print(ended.stderr[-3000:], file=sys.stderr)
                 return 1
             seed += 1

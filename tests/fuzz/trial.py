@@ -51,7 +51,7 @@ from tests.fuzz.wild import wild_trace
 LIMIT_BYTES = 256 << 20  # what a reader may be asked to hold, well below the bound of 1 GB
 LINE_MAX = 2000
 TRANSFORMS: tuple[Callable[[Plan], Plan], ...] = (
-    *(Coalesce(1 << 20), Coalesce(512, "vectored"), Align(512), Split(1 << 30), Split(4096)),
+    *(Coalesce(1 << 20), Coalesce(512, "vectored"), Align(512), Split(1 << 30), Split(1 << 16)),
     *(Buffered(), Direct(), Reorder(), Preallocate(), DropBehind(), Broadcast(), Mapped()),
     *(Prefetch(1 << 20), Prefetch(700, 512), MaxRequest(1 << 20)),
     *(Aggregate(layout) for layout in LAYOUTS),
