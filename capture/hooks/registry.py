@@ -47,6 +47,8 @@ HOOKS = (
     Hook("torch.save", "torch.serialization", "torch_save"),
     Hook("torch.save", "torch.serialization", "torch_load"),
     Hook("torch.save", "torch._dynamo.trace_rules", "torch_compile"),
+    Hook("torch.save", "lightning.fabric.utilities.cloud_io", "lightning"),
+    Hook("torch.save", "lightning_fabric.utilities.cloud_io", "lightning"),
     Hook("safetensors", "safetensors", "safetensors_save"),
     Hook("safetensors", "safetensors", "safetensors_load"),
     Hook("safetensors", "safetensors.torch", "safetensors_frameworks"),

@@ -32,6 +32,23 @@ if TYPE_CHECKING:
 COUNTED_AS = {"save": "save", "load": "load", "stage": "save"}
 
 
+class Held:
+    """Takes the rows of tensors that lie in memory, until the file has them."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, str]] = []
+
+    def emit(self, start_ns: int, end_ns: int, text: str) -> None:
+        """Keep a row; its end is that of the file's write."""
+        self._rows.append((start_ns, text))
+
+    def release(self, emitter: Emitter) -> None:
+        """Write the rows: by now the file is there under its name."""
+        now_ns = monotonic_ns()
+        for start_ns, text in self._rows:
+            emitter.emit(start_ns, now_ns, text)
+
+
 class Span:
     """One save or load of one engine on one thread.
 
@@ -45,12 +62,15 @@ class Span:
         work: What the engine's hook keeps for this span.
         receive: Takes the extents that a nested engine moves in memory, in place of
             that engine's rows: offset and length in what it writes, start and end.
+        held: Where the rows of a nested engine wait that writes into memory what is then put
+            into this span's file, from its first byte on.
         is_asynchronous: Whether the engine goes on in threads of its own after the end.
     """
 
     __slots__ = (
         "below",
         "engine",
+        "held",
         "is_asynchronous",
         "op",
         "outer",
@@ -70,6 +90,7 @@ class Span:
         self.step: int | None = None
         self.work: Any = None
         self.receive: Receiver | None = None
+        self.held: Held | None = None
         self.is_asynchronous = False
 
     def receiver(self) -> Receiver | None:
@@ -77,6 +98,10 @@ class Span:
         if self.outer is None or self.target.path is not None:
             return None
         return self.outer.receive
+
+    def rows_to(self, emitter: Emitter) -> Emitter | Held:
+        """Return where the rows of this span's tensors go."""
+        return (self.outer and self.outer.held) or emitter
 
     def row_head(self, layer: str, op: str | None = None, path: str | None = None) -> str:
         """Return the JSON that the rows of this span begin with, the object left open.
@@ -119,7 +144,10 @@ class Spans:
 
     def create(self, op: str, engine: str, target: Target) -> Span:
         """Return a span that begins now; `enter` makes it this thread's."""
-        return Span(op, engine, target, self.current() or self._around(engine, target))
+        outer = self.current() or self._around(engine, target)
+        if target.path is None and outer is not None and outer.held is not None:
+            target = outer.target
+        return Span(op, engine, target, outer)
 
     def _around(self, engine: str, target: Target) -> Span | None:
         """Return the step of an engine, on whatever thread, whose folder holds a file."""

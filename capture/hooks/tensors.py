@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .emit import Emitter
+    from .spans import Held
 
 COMPRESSED_PARTS = ("crow_indices", "ccol_indices", "col_indices", "row_indices", "values")
 CHANNEL_PARTS = ("q_per_channel_scales", "q_per_channel_zero_points")
@@ -166,7 +167,7 @@ def called(leaf: Any, methods: Iterable[str]) -> Iterable[tuple[str, Any]]:
 
 
 def emit_rows(
-    emitter: Emitter,
+    emitter: Emitter | Held,
     head: str,
     tensors: Iterable[str],
     offset: int | None,

@@ -116,7 +116,7 @@ class RecordWriter:
         self, writer: Any, spans: Spans, span: Span, inventory: Inventory, alignment: int
     ) -> None:
         self._writer = writer
-        self._emitter = spans.emitter
+        self._emitter = span.rows_to(spans.emitter)
         self._target = span.target
         self._head = span.row_head("tensor")
         self._receive = span.receiver()
@@ -235,7 +235,7 @@ class StorageWriter:
     """
 
     def __init__(self, spans: Spans, span: Span, inventory: Inventory) -> None:
-        self._emitter = spans.emitter
+        self._emitter = span.rows_to(spans.emitter)
         self._has_file = span.target.path is not None
         self._head = span.row_head("tensor")
         self._inventory = inventory
