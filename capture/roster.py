@@ -185,13 +185,14 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
 
 def take_in(entry: Any, programs: list[Program]) -> None:
     """Add one entry of a pid to its programs."""
-    if entry["kind"] == BEGIN or not programs:  # a process forked without libc only ends
+    begins = entry["kind"] == BEGIN
+    if begins or not programs:  # a process forked without libc only ends: who knows since when
         programs.append(
             Program(
                 pid=int(entry["pid"]),
                 parent_pid=int(entry["parent_pid"]),
                 name=os.fsdecode(entry["text"]),
-                start_ns=int(entry["monotonic_ns"]),
+                start_ns=int(entry["monotonic_ns"]) if begins else 0,
                 boottime_ns=int(entry["boottime_ns"]),
             )
         )

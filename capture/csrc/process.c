@@ -6,6 +6,8 @@
 #include "process.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,6 +159,44 @@ static __attribute__((destructor)) void end(void)
 	if (capture_is_on && !log_is_borrowed())
 		streams_end();
 	process_ends();
+}
+
+/* --- clone() ----------------------------------------------------------- */
+
+struct start {
+	int (*function)(void *);
+	void *argument;
+};
+
+/* libc ends such a child by a bare system call, as soon as its function returns. */
+static int run_child(void *argument)
+{
+	struct start start = *(struct start *)argument;
+	int status;
+
+	after_fork_in_child();
+	status = start.function(start.argument);
+	process_ends();
+	return status;
+}
+
+/* A child with memory of its own; others are threads, or make way for a program. */
+EXPORT int clone(int (*function)(void *), void *stack, int flags, void *argument, ...)
+{
+	struct start start = {function, argument};
+	pid_t *parent_tid, *child_tid;
+	va_list list;
+	void *tls;
+
+	va_start(list, argument);
+	parent_tid = va_arg(list, pid_t *);
+	tls = va_arg(list, void *);
+	child_tid = va_arg(list, pid_t *);
+	va_end(list);
+	if (!capture_is_on || !function || flags & CLONE_VM)
+		return real.clone(function, stack, flags, argument, parent_tid, tls, child_tid);
+	before_fork();
+	return real.clone(run_child, stack, flags, &start, parent_tid, tls, child_tid);
 }
 
 #define EXIT(name)                                                            \

@@ -163,6 +163,10 @@
 
 /* X(return type, name, parameters, arguments); those of streams are in real_streams.h */
 #define FOR_EACH_FUNCTION(X)                                                                       \
+	X(int, clone,                                                                              \
+	  (int (*function)(void *), void *stack, int flags, void *argument, pid_t *parent_tid,     \
+	   void *tls, pid_t *child_tid),                                                           \
+	  (function, stack, flags, argument, parent_tid, tls, child_tid))                          \
 	X(ssize_t, __read_chk, (int fd, void *buffer, size_t bytes, size_t room),                  \
 	  (fd, buffer, bytes, room))                                                               \
 	X(ssize_t, __pread_chk, (int fd, void *buffer, size_t bytes, off_t offset, size_t room),   \

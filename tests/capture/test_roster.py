@@ -144,6 +144,19 @@ def test_a_small_file_size_limit_leaves_the_job_as_it_is(job: Path) -> None:
     assert [(job / f"x{i}").stat().st_size for i in (1, 2, 3)] == [900, 900, 900]
 
 
+@pytest.mark.parametrize("how", ["clone", "clone3", "clone()", "thread", "namespaces"])
+def test_a_process_made_without_libc_is_no_gap(job: Path, how: str) -> None:
+    """Nothing tells when it began, and it may be over before its parent is."""
+    build(job, "clones", "clones.c")
+    found = completeness("./clones", how)
+    assert found.problems() == []
+    assert sorted(p.recorded_bytes_written for p in found.processes) in (
+        [10_000, 200_000],
+        [210_000],
+    )
+    assert found.unaccounted_bytes_written == 0
+
+
 @pytest.mark.parametrize("finds", ["subprocess.run(c)", "os.posix_spawn(c[0], c, {}); os.wait()"])
 @pytest.mark.parametrize("writes", ["", "open('x', 'w').write('12')"])
 def test_python_asks_where_libraries_are(job: Path, finds: str, writes: str) -> None:
