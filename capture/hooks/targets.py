@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 WRAPPERS = (
     ("tempfile", "_TemporaryFileWrapper", "file"),
     ("fsspec.implementations.local", "LocalFileOpener", "f"),
+    ("deepspeed.io.py_file_writer", "PyFileWriter", "_fp"),
 )
 
 

@@ -13,6 +13,7 @@ from functools import partial, wraps
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
+from .targets import unwrapped
 from .tensors import Inventory, emit_rows, take_inventory, unnamed
 from .wrapping import SpannedOpener, require, safely
 from .zip_layout import place_record
@@ -244,7 +245,7 @@ class StorageWriter:
     def find_position(self, file: Any) -> None:
         """Ask once where the first storage goes; torch has flushed the file."""
         if self._has_file and self._position is None:
-            self._position = file.tell()
+            self._position = unwrapped(file).tell()
 
     def written(self, storage: Any, start_ns: int, end_ns: int) -> None:
         """Write the rows of one storage."""
