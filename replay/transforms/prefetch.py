@@ -15,6 +15,7 @@ from iotrace.traces.errors import PlanError
 from iotrace.traces.phases import Phase
 
 BLOCK_BYTES = 8 << 20
+_MOST_BLOCKS = 4_000_000  # 32 TiB of loads, in blocks of the usual size
 
 _CHANGES = (Op.WRITE, Op.ALLOCATE, Op.TRUNCATE, Op.RENAME, Op.UNLINK, Op.LINK, Op.MKDIR, Op.RMDIR)
 _MAKES = os.O_CREAT | os.O_TRUNC
@@ -130,7 +131,11 @@ class _Blocks:
 
     @classmethod
     def of(cls, plan: Plan, block_bytes: int) -> "_Blocks":
-        """Return the parts of blocks from the first to the last byte that a stream loads."""
+        """Return the parts of blocks from the first to the last byte that a stream loads.
+
+        Raises:
+            PlanError: there are more than memory is for.
+        """
         rows = plan.requests
         reads = _loads(plan)
         low, high = rows["offset"][reads], rows["offset"][reads] + rows["length"][reads]
@@ -138,6 +143,11 @@ class _Blocks:
         group = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
         first = low // block_bytes
         count = (high - 1) // block_bytes - first + 1
+        if (made := float(count.sum(dtype=np.float64))) > _MOST_BLOCKS:
+            raise PlanError(
+                f"--prefetch would read ahead in {made:,.0f} blocks, more than {_MOST_BLOCKS:,}; "
+                "leave it out, or select a part of the trace"
+            )
         owner, block = np.repeat(np.arange(len(reads)), count), spread(first, count)
         order = np.lexsort((owner, block, group[owner]))
         owner, block = owner[order], block[order]

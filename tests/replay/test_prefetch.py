@@ -162,3 +162,10 @@ def test_it_comes_last_but_for_direct_writes() -> None:
     assert [str(note) for note in nothing.notes] == [
         "no loads through the page cache to read ahead of"
     ]
+
+
+def test_loads_of_no_real_file_are_refused_before_they_take_memory() -> None:
+    """8 TiB of memory were asked for."""
+    plan = sketch(f"open a w+create\nwrite a 0 9\nclose a\nopen a r\nread a 0 {2**59}\nclose a")
+    with pytest.raises(PlanError, match="more than 4,000,000"):
+        Prefetch(1 << 20, 4096)(plan)
