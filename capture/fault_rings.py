@@ -17,8 +17,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from iotrace.capture.environment import boot_id
 
@@ -32,6 +32,8 @@ INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
 WATERMARK, USE_CLOCKID = 1 << 14, 1 << 25
 FD_CLOEXEC = 1 << 3
 ATTRIBUTE_BYTES = 112
+RECORD_LOST, RECORD_SAMPLE = 2, 9
+SAMPLE_BYTES = 32
 
 # What an unprivileged user may lock for each CPU (perf_event_mlock_kb) is just above 512 KiB.
 MOST_RING_PAGES = 128
@@ -39,30 +41,48 @@ HEAD_AT, TAIL_AT = 1024, 1032  # in the first page of a ring, see linux/perf_eve
 POLL_SECONDS = 0.05
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ring:
-    """The events of one CPU, and the file they go to."""
+    """The events of one CPU, and the file they go to.
+
+    The file begins with a record of how many of them found no room on the disk: it is overwritten
+    then, which needs none.
+    """
 
     fd: int
     memory: mmap.mmap
-    bytes: int
-    file: BinaryIO
+    size_bytes: int
+    file: FileIO
+    unkept_bytes: int = 0
 
     def drain(self) -> None:
         """Move what has come in to the file."""
         (head,) = struct.unpack_from("<Q", self.memory, HEAD_AT)
         (tail,) = struct.unpack_from("<Q", self.memory, TAIL_AT)
         while tail < head:
-            at = tail % self.bytes
-            count = min(head - tail, self.bytes - at)
+            at = tail % self.size_bytes
+            count = min(head - tail, self.size_bytes - at)
             begin = mmap.PAGESIZE + at
-            self.file.write(self.memory[begin : begin + count])
+            self._keep(self.memory[begin : begin + count])
             tail += count
         struct.pack_into("<Q", self.memory, TAIL_AT, tail)
 
+    def _keep(self, events: bytes) -> None:
+        left = memoryview(events)
+        if not self.unkept_bytes:  # what fits later would follow on a cut record
+            with suppress(OSError):
+                while left:
+                    left = left[os.write(self.file.fileno(), left) :]
+        if not left:
+            return
+        self.unkept_bytes += len(left)
+        with suppress(OSError):
+            os.pwrite(self.file.fileno(), lost_record(-(-self.unkept_bytes // SAMPLE_BYTES)), 0)
+
     def close(self) -> None:
         """End the events."""
-        self.file.close()
+        with suppress(OSError):
+            self.file.close()
         self.memory.close()
         os.close(self.fd)
 
@@ -117,12 +137,28 @@ def open_ring(cpu: int, path: Path) -> Ring:
         fd = open_event(cpu, pages * mmap.PAGESIZE)
         try:
             memory = mmap.mmap(fd, (1 + pages) * mmap.PAGESIZE)
-            return Ring(fd, memory, pages * mmap.PAGESIZE, path.open("wb"))
+            return Ring(fd, memory, pages * mmap.PAGESIZE, begun(path))
         except OSError:
             os.close(fd)
             if pages == 1:
                 raise
             pages //= 2
+
+
+def begun(path: Path) -> FileIO:
+    """Make a file for events, which says that none was lost."""
+    file = FileIO(path, "w")
+    try:
+        file.write(lost_record(0))
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def lost_record(count: int) -> bytes:
+    """Return a PERF_RECORD_LOST as long as a sample."""
+    return struct.pack("<IHHQQQ", RECORD_LOST, 0, SAMPLE_BYTES, 0, count, 0)
 
 
 def online_cpus() -> Iterator[int]:

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.capture.fault_rings import PREFIX, REFUSED, SUFFIX
+from iotrace.capture.fault_rings import PREFIX, RECORD_LOST, RECORD_SAMPLE, REFUSED, SUFFIX
 from iotrace.capture.files import LogFiles
 from iotrace.capture.rawlog import RawLog
 
-RECORD_SAMPLE, RECORD_LOST = 9, 2  # linux/perf_event.h
 SAMPLE = np.dtype(
     [
         *(("type", "<u4"), ("misc", "<u2"), ("size", "<u2")),
@@ -33,7 +32,7 @@ class Faults:
 
     Attributes:
         samples: with dtype `SAMPLE`, in order of time.
-        lost: how many came too fast to be kept.
+        lost: how many came too fast to be kept, or found no room on the disk.
         refused: why none could be seen; empty if they could.
     """
 

@@ -27,7 +27,10 @@ def mapped_bytes(requests: Requests, faults: Faults) -> Iterator[str]:
     on a file is taken to have loaded it from storage.
     """
     if faults.lost:
-        yield f"{plural(faults.lost, 'page fault')} came too fast to be kept"
+        yield (
+            f"{plural(faults.lost, 'page fault')} not kept: they came too fast, or the disk of the "
+            "raw logs was full"
+        )
     block = requests.block
     for_writing = writable_maps(requests)
     for_reading = np.setdiff1d(requests.succeeded("map"), for_writing)

@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iotrace.capture.faults import LOST_AT, SAMPLE, parse
+from iotrace.capture.fault_rings import HEAD_AT, PREFIX, RECORD_SAMPLE, SUFFIX, Ring, begun
+from iotrace.capture.faults import LOST_AT, SAMPLE, parse, read_faults
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Trace
 from tests.tools.command import iotrace
@@ -178,3 +180,31 @@ def test_what_came_too_fast_is_counted() -> None:
     runs, count = parse(samples[:2].tobytes() + lost + samples[2:].tobytes())
     assert count == 7
     assert np.concatenate(runs)["pid"].tolist() == [1, 2, 3]
+
+
+def test_events_that_find_no_room_on_the_disk_are_counted(tmp_path: Path) -> None:
+    """Those that did are kept, the file says how many did not, and nobody is stopped."""
+    if os.getuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    page, per_page = mmap.PAGESIZE, mmap.PAGESIZE // SAMPLE.itemsize
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={page}", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount).returncode != 0:
+        pytest.skip("this container may not mount")
+    try:
+        memory = mmap.mmap(-1, 3 * page)
+        samples = np.zeros(2 * per_page, SAMPLE)
+        samples["type"], samples["size"] = RECORD_SAMPLE, SAMPLE.itemsize
+        samples["time_ns"] = np.arange(len(samples))
+        memory[page:] = samples.tobytes()
+        path = tmp_path / f"{PREFIX}x-0{SUFFIX}"
+        ring = Ring(os.open(os.devnull, os.O_RDONLY), memory, 2 * page, begun(path))
+        for head in (page // 2, 3 * page // 2, 2 * page):
+            struct.pack_into("<Q", memory, HEAD_AT, head)
+            ring.drain()
+        faults = read_faults(tmp_path)
+        ring.close()
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    kept = per_page - 1  # one record counts the others
+    assert faults.samples["time_ns"].tolist() == list(range(kept))
+    assert faults.lost == 2 * per_page - kept
