@@ -36,7 +36,7 @@ from iotrace.capture.mounts import find_mounts
 from iotrace.capture.notes import Notes, read_notes
 from iotrace.capture.processes import describe_process, has_ended, rank_of
 from iotrace.capture.rawlog import SUFFIX, RawLog, read_raw_log
-from iotrace.capture.roster import Roster, read_roster
+from iotrace.capture.roster import Roster, read_roster, unlogged
 from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
 from iotrace.capture.spans import labelling
 from iotrace.traces.errors import CaptureError
@@ -183,7 +183,7 @@ def describe_completeness(
         logs: the logs of the trace's processes, in order.
         roster: the processes of this host.
     """
-    unlogged = [p.ending for p in roster.without_log() if p.ending]
+    endings = [p.ending for p in roster.without_log() if p.ending]
     requests = Requests(block, context.words)
     written = written_files(requests, context.files)
     accounts = own_accounts(logs, found, roster)
@@ -192,7 +192,7 @@ def describe_completeness(
         files=tuple(file_completeness(requests, written, context.files, boot_id())),
         processes=processes,
         dropped_records=sum(log.header.outside.dropped_records for log in found)
-        + sum(ending.dropped_records for ending in unlogged),
+        + sum(ending.dropped_records for ending in endings),
         unknown_descriptors=sum(log.header.outside.unknown_descriptors for log in found),
         unmatched_completions=requests.unfinished()
         + sum(log.header.outside.unmatched_completions for log in found),
@@ -203,6 +203,7 @@ def describe_completeness(
             *(f"{log.path.name} is cut: its last records are lost" for log in found if log.is_cut),
             *unfinished_processes(logs),
             *running_unlogged(roster),
+            *unlogged(roster),
             *roster.unwatched,
             *unseen_without_log(roster),
             *unknown_submissions(found),

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from iotrace.capture.rawlog import SUFFIX
-from iotrace.capture.roster import BEGIN, ENTRY, STAYED, roster_path
+from iotrace.capture.roster import BEGIN, ENTRY, UNLOGGED, cut_mark, roster_path
 
 NEW_LOG, LOG, KEEP_ENTRY, PROC_FILE, PROC_LINK = 1, 2, 3, 4, 5
 
@@ -54,11 +54,13 @@ class Keeper:
     Attributes:
         folder: descriptor of the folder of the raw logs.
         roster: descriptor of the list of processes, open for append.
+        cut_mark: file to be made when an entry finds no room in it.
     """
 
     secret: bytes
     folder: int
     roster: int
+    cut_mark: Path
 
     def answer(self, pid: int, question: bytes) -> tuple[bytes, int | None]:
         """Return the text that answers a process, and the descriptor of a log if it gets one.
@@ -97,9 +99,13 @@ class Keeper:
         if len(body) != ENTRY.itemsize:
             raise OSError(EINVAL, "not an entry")
         entry = np.frombuffer(body, ENTRY)[0]
-        if int(entry["pid"]) != pid or not BEGIN <= int(entry["kind"]) <= STAYED:
+        if int(entry["pid"]) != pid or not BEGIN <= int(entry["kind"]) <= UNLOGGED:
             raise OSError(EACCES, "not about this process")
-        os.write(self.roster, body)
+        try:
+            os.write(self.roster, body)
+        except OSError:
+            os.close(os.open(self.cut_mark, os.O_CREAT | os.O_CLOEXEC, 0o600))
+            raise
 
 
 def read_proc_file(pid: int, path: str) -> bytes:
@@ -179,7 +185,7 @@ def keeping(raw_dir: Path) -> Iterator[str]:
         wake, stop = socket.socketpair()
         stack.enter_context(wake)
         stack.enter_context(stop)
-        keeper = Keeper(secret.encode(), folder, roster)
+        keeper = Keeper(secret.encode(), folder, roster, cut_mark(raw_dir))
         server = threading.Thread(target=serve, args=(keeper, listener, stop), daemon=True)
         server.start()
         stack.callback(server.join)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import mmap
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from iotrace.capture.rawlog import SUFFIX
 from iotrace.capture.roster import PREFIX as ROSTER_PREFIX
+from iotrace.capture.roster import ROSTER_BYTES
 from iotrace.capture.roster import SUFFIX as ROSTER_SUFFIX
 from iotrace.traces.errors import CaptureError
 
@@ -39,7 +41,7 @@ def make_raw_dir(wanted: Path) -> tuple[Path, list[str]]:
         raise CaptureError(
             f"another capture keeps its raw logs in {wanted}; name another -o or --raw-dir"
         )
-    if next(wanted.glob(f"*{SUFFIX}"), None):
+    if has_logs(wanted):
         raise CaptureError(
             f"{wanted} holds the raw logs of an earlier capture; make a trace of them with "
             f"`iotrace recover {wanted}`, then remove the folder"
@@ -68,7 +70,10 @@ def try_folder(folder: Path) -> str | None:
     except (OSError, ValueError) as error:
         if not existed:
             folder.rmdir()
-        return f"cannot hold shared mappings ({getattr(error, 'strerror', None) or error})"
+        cause = getattr(error, "strerror", None) or error
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return f"has no room for them ({cause})"
+        return f"cannot hold shared mappings ({cause})"
     return None
 
 
@@ -76,6 +81,11 @@ def try_log(folder: Path) -> None:
     """Write to a file of a folder as the preload library does."""
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         os.posix_fallocate(file.fileno(), 0, FIRST_LOG_BYTES)
+        try:
+            os.posix_fallocate(file.fileno(), FIRST_LOG_BYTES, ROSTER_BYTES)
+        except OSError as error:
+            if error.errno != errno.EFBIG:  # the list of processes can do without, logs grow apart
+                raise
         with mmap.mmap(file.fileno(), mmap.PAGESIZE, mmap.MAP_SHARED) as shared:
             shared[:1] = b"x"
         if os.pread(file.fileno(), 1, 0) != b"x":
@@ -114,6 +124,11 @@ def is_claimed(raw_dir: Path) -> bool:
 def is_whole(raw_dir: Path) -> bool:
     """Return whether the folder of raw logs is as the capture made it."""
     return (raw_dir / DESCRIPTION).exists()
+
+
+def has_logs(raw_dir: Path) -> bool:
+    """Return whether there is a raw log that a trace could be made of."""
+    return next(raw_dir.glob(f"*{SUFFIX}"), None) is not None
 
 
 def write_command(raw_dir: Path, command: Sequence[str]) -> None:

@@ -6,10 +6,10 @@ kernel's count of their parents, some go on after the job, and some can only be 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ import numpy as np
 
 from iotrace.capture.processes import start_ticks_of
 from iotrace.capture.rawlog import RawLog
+from iotrace.traces.words import plural
 
 PREFIX, SUFFIX = "processes-", ".roster"
 
@@ -31,8 +32,9 @@ ENTRY = np.dtype(
     ]
 )
 HEADER = np.dtype([("magic", "<u8"), ("room", "<u4"), ("taken", "<u4"), ("reserved", "<u8", (30,))])
-BEGIN, END, UNWATCHED, EXEC, STAYED = 1, 2, 3, 4, 5
+BEGIN, END, UNWATCHED, EXEC, STAYED, UNLOGGED = 1, 2, 3, 4, 5, 6
 ROOM, MAGIC = 8192, 0x3154534F52544F49
+ROSTER_BYTES = HEADER.itemsize + ROOM * ENTRY.itemsize
 REASONS = {
     1: "is linked statically; what it did itself was not seen",
     2: "ran with other privileges; what it did was not seen",
@@ -73,6 +75,7 @@ class Program:
         boottime_ns: the same moment by CLOCK_BOOTTIME, which /proc/PID/stat goes by.
         ending: None if it was killed, or still runs.
         has_log: whether it left a raw log.
+        refusal: errno of why it could make none when it had something to record; 0: it had not.
     """
 
     pid: int
@@ -82,6 +85,7 @@ class Program:
     boottime_ns: int
     ending: Ending | None = None
     has_log: bool = False
+    refusal: int = 0
 
     @property
     def is_running(self) -> bool:
@@ -100,12 +104,14 @@ class Roster:
     Attributes:
         processes: the programs of each process, in order.
         unwatched: sentences about the programs that could not be watched.
+        is_cut: whether some may have begun that are not listed.
         harmless: how many others could not, that write no file, by who may have waited for them.
     """
 
     processes: tuple[tuple[Program, ...], ...] = ()
     unwatched: tuple[str, ...] = ()
     harmless: Mapping[int, int] = field(default_factory=dict)
+    is_cut: bool = False
 
     def harmless_bytes(self, pid: int) -> int:
         """Return how many bytes that were no file's a pid's count may hold at most."""
@@ -134,21 +140,48 @@ class Roster:
             yield from (program for program in process if not program.has_log)
 
 
+def unlogged(roster: Roster) -> Iterator[str]:
+    """Yield how many processes had something to record and no raw log, however they ended."""
+    if roster.is_cut:
+        yield "the list of processes is cut short: what some did may not be in the trace"
+    refused = [p for p in roster.without_log() if p.refusal]
+    for refusal in sorted({p.refusal for p in refused}):
+        those = [p for p in refused if p.refusal == refusal]
+        yield (
+            f"{plural(len(those), 'process')} could make no raw log "
+            f"({os.strerror(refusal)}), so nothing of it was recorded; the first is "
+            f"pid {those[0].pid} ({those[0].name})"
+        )
+
+
 def roster_path(raw_dir: Path) -> Path:
     """Return where the list of this host's processes is."""
     return raw_dir / f"{PREFIX}{os.uname().nodename}{SUFFIX}"
 
 
+def cut_mark(raw_dir: Path) -> Path:
+    """Return the empty file that is there if entries could not be written: it needs no room."""
+    return raw_dir / f"{PREFIX}{os.uname().nodename}.cut{SUFFIX}"
+
+
 def start_roster(raw_dir: Path) -> None:
-    """Make the list of this host's processes, empty, with room that processes can map."""
+    """Make the list of this host's processes, empty, with room that processes can map.
+
+    Raises:
+        OSError: the disk has no room for it.
+    """
     header = np.zeros(1, HEADER)
     header["magic"] = MAGIC
     path = roster_path(raw_dir)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        with suppress(OSError):  # without the room, the launcher appends all entries
-            os.posix_fallocate(fd, 0, HEADER.itemsize + ROOM * ENTRY.itemsize)
+        try:
+            os.posix_fallocate(fd, 0, ROSTER_BYTES)
             header["room"] = ROOM
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            os.ftruncate(fd, 0)  # without the room, the launcher appends all entries
         os.pwrite(fd, header.tobytes(), 0)
     finally:
         os.close(fd)
@@ -161,9 +194,11 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
         logs: the raw logs beside it, to know which programs have one.
     """
     try:
-        data = roster_path(raw_dir).read_bytes()[HEADER.itemsize :]
+        data = roster_path(raw_dir).read_bytes()
     except OSError:
         return Roster()
+    is_cut = cut_mark(raw_dir).exists() or is_short(data)
+    data = data[HEADER.itemsize :]
     entries = np.frombuffer(data, ENTRY, count=len(data) // ENTRY.itemsize)
     entries = entries[entries["kind"] != 0]
     entries = entries[np.argsort(entries["monotonic_ns"], kind="stable")]
@@ -171,7 +206,7 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
     for log in logs:
         created[log.header.pid].append(log.header.monotonic_ns)
     by_pid: defaultdict[int, list[Program]] = defaultdict(list)
-    for entry in entries[np.isin(entries["kind"], (BEGIN, END))]:
+    for entry in entries[np.isin(entries["kind"], (BEGIN, END, UNLOGGED))]:
         take_in(entry, by_pid[int(entry["pid"])])
     processes = (
         process
@@ -179,8 +214,16 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
         for process in split(mark_logs(programs, created[pid]))
     )
     static = entries[entries["kind"] == UNWATCHED]
-    unwatched = (*sentences(static), *vanished(entries))
-    return Roster(tuple(processes), unwatched, harmless_runs(static))
+    unwatched = (*sentences(static), *vanished(entries[entries["kind"] != UNLOGGED]))
+    return Roster(tuple(processes), unwatched, harmless_runs(static), is_cut)
+
+
+def is_short(data: bytes) -> bool:
+    """Return whether a list is not as long as it was made."""
+    if len(data) < HEADER.itemsize:
+        return True
+    room = int(np.frombuffer(data, HEADER, count=1)["room"][0])
+    return len(data) < HEADER.itemsize + room * ENTRY.itemsize
 
 
 def take_in(entry: Any, programs: list[Program]) -> None:
@@ -196,6 +239,8 @@ def take_in(entry: Any, programs: list[Program]) -> None:
                 boottime_ns=int(entry["boottime_ns"]),
             )
         )
+    if entry["kind"] == UNLOGGED:
+        programs[-1] = replace(programs[-1], refusal=int(entry["reason"]))
     if entry["kind"] == END:
         names = ("bytes_read", "bytes_written", *ENTRY.names[8:-1])  # type: ignore[index]
         ending = Ending(int(entry["monotonic_ns"]), *(int(entry[name]) for name in names))

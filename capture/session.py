@@ -17,6 +17,7 @@ from iotrace.capture.program import find_program, warnings_about
 from iotrace.capture.rawdir import (
     RawDirInUseError,
     claimed,
+    has_logs,
     is_whole,
     make_raw_dir,
     read_command,
@@ -24,7 +25,7 @@ from iotrace.capture.rawdir import (
     write_command,
 )
 from iotrace.capture.rawlog import SUFFIX
-from iotrace.capture.roster import read_roster, start_roster
+from iotrace.capture.roster import read_roster, start_roster, unlogged
 from iotrace.capture.scope import Scope
 from iotrace.capture.small_files import without_small_files
 from iotrace.traces.errors import CaptureError
@@ -57,6 +58,24 @@ class CaptureOptions:
 
 
 @dataclass(frozen=True)
+class Job:
+    """A job that has run: what it left is never removed here, whatever else goes wrong.
+
+    Attributes:
+        status: its exit status, as a shell shows it.
+        notes: what the user should know, one sentence each; no defects of the trace.
+        unseen: what of it is known not to be in the raw logs.
+        raw_dir: folder of the raw logs.
+    """
+
+    command: tuple[str, ...]
+    status: int
+    notes: tuple[str, ...]
+    unseen: tuple[str, ...]
+    raw_dir: Path
+
+
+@dataclass(frozen=True)
 class Captured:
     """What a capture gave.
 
@@ -84,12 +103,23 @@ def capture(command: Sequence[str], options: CaptureOptions) -> Captured:
     Raises:
         CaptureError: the job cannot be started, or not be watched; nothing is left behind.
     """
+    return collected(watch(command, options), options.least_file_bytes)
+
+
+def watch(command: Sequence[str], options: CaptureOptions) -> Job:
+    """Run a job to the end of its first process, for `collected` to make a trace of it.
+
+    Raises:
+        CaptureError: the job cannot be started, or not be watched; nothing is left behind.
+    """
     if not command:
         raise CaptureError("no command; give one after --")
     program = find_program(command[0], os.environ.get("PATH", os.defpath))
     scope = Scope.of(options.include, options.exclude, options.everything)
     library = library_path()
     raw_dir, notes = make_raw_dir(options.raw_dir)
+    status: int | None = None
+    unseen: list[str] = []
     try:
         with claimed(raw_dir), preloadable(library) as link:
             write_command(raw_dir, command)
@@ -101,19 +131,31 @@ def capture(command: Sequence[str], options: CaptureOptions) -> Captured:
                 with watched_faults(raw_dir):
                     status = run(program, command, environ)
                 wait_for_stragglers(raw_dir)
-            unseen = [*warnings_about(program), *_lost_logs(raw_dir)]
     except OSError as error:
-        remove_raw_dir(raw_dir)
-        raise CaptureError(f"cannot write to {raw_dir}: {error.strerror}; free space") from None
+        if status is None:
+            remove_raw_dir(raw_dir)
+            raise CaptureError(f"cannot write to {raw_dir}: {error.strerror}; free space") from None
+        unseen.append(f"the end of the job was not watched well: {error.strerror}")
     except RawDirInUseError:
         raise
     except CaptureError:
         remove_raw_dir(raw_dir)
         raise
-    raw_dir.mkdir(parents=True, exist_ok=True)  # a job may have removed it
-    trace = without_small_files(collect(raw_dir, command), options.least_file_bytes)
-    trace = with_problems(trace, unseen)
-    return Captured(status, with_history(trace, "capture"), (*notes, *unseen), raw_dir)
+    unseen += [*warnings_about(program), *_lost_logs(raw_dir)]
+    return Job(tuple(command), status, tuple(notes), tuple(unseen), raw_dir)
+
+
+def collected(job: Job, least_file_bytes: int = 0) -> Captured:
+    """Return the trace of a job that has run.
+
+    Raises:
+        CaptureError: its raw logs cannot be read.
+        OSError: the folder that it removed cannot be made again.
+    """
+    job.raw_dir.mkdir(parents=True, exist_ok=True)
+    trace = without_small_files(collect(job.raw_dir, job.command), least_file_bytes)
+    trace = with_history(with_problems(trace, job.unseen), "capture")
+    return Captured(job.status, trace, (*job.notes, *job.unseen), job.raw_dir)
 
 
 def recover(raw_dir: Path) -> Trace:
@@ -122,7 +164,10 @@ def recover(raw_dir: Path) -> Trace:
     Raises:
         CaptureError: there are no raw logs in the folder, or none that can be read.
     """
-    if not raw_dir.is_dir() or next(raw_dir.glob(f"*{SUFFIX}"), None) is None:
+    if not has_logs(raw_dir):
+        missing = next(unlogged(read_roster(raw_dir)), None)
+        if missing:
+            raise CaptureError(f"no raw logs in {raw_dir}: {missing}; free space, capture again")
         if read_command(raw_dir):
             raise CaptureError(
                 f"no raw logs in {raw_dir}: the job had touched no file in scope; "
@@ -166,8 +211,12 @@ def with_history(trace: Trace, action: str) -> Trace:
 __all__ = [
     "CaptureOptions",
     "Captured",
+    "Job",
     "capture",
+    "collected",
+    "has_logs",
     "raw_dir_beside",
     "recover",
     "remove_raw_dir",
+    "watch",
 ]

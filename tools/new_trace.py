@@ -24,7 +24,9 @@ def describe_trace(trace: Trace, output: Path, if_empty: str = WIDER) -> None:
         if_empty: what to do about a trace without requests.
     """
     summary = summarize(trace)
-    if not summary.requests:
+    if not summary.requests and summary.problems:
+        seen = "no request was recorded"
+    elif not summary.requests:
         seen = f"no file in scope was touched; {if_empty}"
     else:
         parts = [

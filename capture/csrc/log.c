@@ -27,6 +27,7 @@ static struct {
 	_Atomic(struct log_header *) header;
 	_Atomic uint32_t *fork_mark; /* a word that reads FORK_SEEN after any fork */
 	_Atomic uint32_t plain_mark; /* stands in where the kernel cannot wipe */
+	void (*tell_refusal)(int error);
 	pthread_key_t exit_key;
 	bool exit_key_usable;
 } state;
@@ -72,13 +73,15 @@ static __attribute__((noinline)) struct log_header *create(void)
 {
 	char path[PATH_MAX + LOGFILE_NAME_MAX];
 	struct log_header *header, *winner = NULL;
+	int error;
 
 	if (atomic_load(&state.failed))
 		return NULL;
 	logfile_name(path, state.folder, state.pid);
-	header = logfile_create(path);
-	if (!header) {
-		atomic_store(&state.failed, 1);
+	error = logfile_create(path, &header);
+	if (error) {
+		if (!atomic_exchange(&state.failed, 1) && state.tell_refusal)
+			state.tell_refusal(-error);
 		return NULL;
 	}
 	header_fill(header, path);
@@ -233,6 +236,11 @@ static _Atomic uint32_t *make_fork_mark(void)
 	if (page && RAW(SYS_madvise, page, bytes, MADV_WIPEONFORK) == 0)
 		return page;
 	return &state.plain_mark;
+}
+
+void log_tell_refusal(void (*tell)(int error))
+{
+	state.tell_refusal = tell;
 }
 
 int log_start(const char *folder, uint64_t limit_bytes)

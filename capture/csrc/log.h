@@ -20,6 +20,9 @@ extern __thread struct thread this_thread __attribute__((tls_model("initial-exec
 /* Folder of the raw logs and the size one may grow to; call once, before any other. */
 int log_start(const char *folder, uint64_t limit_bytes);
 
+/* Call this, once in a process, when its log cannot be made; in the middle of a request. */
+void log_tell_refusal(void (*tell)(int error));
+
 /* 1, 2, ...: goes up by one in each forked child, whose log is its own. */
 uint32_t log_generation(void);
 

@@ -69,19 +69,23 @@ static int open_log(const char *path, int flags, enum keeper_request otherwise)
 	return keeper_may_help(fd) ? keeper_log(otherwise, strrchr(path, '/') + 1) : fd;
 }
 
-struct log_header *logfile_create(const char *path)
+int logfile_create(const char *path, struct log_header **header)
 {
 	int fd = open_log(path, O_CREAT | O_EXCL, KEEPER_NEW_LOG);
-	struct log_header *header = NULL;
+	int error;
 
 	if (fd < 0)
-		return NULL;
-	if (allocate(fd, 0, LOG_HEADER_BYTES) == 0)
-		header = raw_map(LOG_HEADER_BYTES, MAP_SHARED, fd, 0);
+		return fd;
+	error = allocate(fd, 0, LOG_HEADER_BYTES);
+	if (!error) {
+		*header = raw_map(LOG_HEADER_BYTES, MAP_SHARED, fd, 0);
+		if (!*header)
+			error = -ENOMEM;
+	}
 	raw_close(fd);
-	if (!header)
+	if (error)
 		RAW(SYS_unlinkat, AT_FDCWD, path, 0);
-	return header;
+	return error;
 }
 
 int logfile_grow(const char *path, off_t offset, size_t bytes)

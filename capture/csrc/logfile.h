@@ -11,8 +11,8 @@
 /* FOLDER/<pid>-<start ticks>-<random>.raw; needs LOGFILE_NAME_MAX bytes beyond the folder's. */
 void logfile_name(char *path, const char *folder, uint32_t pid);
 
-/* Make the file and map its first LOG_HEADER_BYTES; NULL: cannot. */
-struct log_header *logfile_create(const char *path);
+/* Make the file and map its first LOG_HEADER_BYTES; gives 0, or -errno and no file. */
+int logfile_create(const char *path, struct log_header **header);
 
 /*
  * Give the file these bytes and return it open, or -errno. It is opened anew

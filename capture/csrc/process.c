@@ -145,6 +145,7 @@ static __attribute__((constructor)) void start(void)
 		if (RAW(SYS_faccessat, AT_FDCWD, folder, F_OK) == -ENOENT)
 			path_find_root(); /* behind a root folder of its own */
 		roster_start(folder);
+		log_tell_refusal(roster_unlogged);
 		roster_begin();
 		read_counters(&at_start, NULL);
 		exec_start();

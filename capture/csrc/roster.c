@@ -121,6 +121,13 @@ void roster_stayed(void)
 	enter(&entry, "");
 }
 
+void roster_unlogged(int error)
+{
+	struct roster_entry entry = {.kind = ROSTER_UNLOGGED, .reason = (uint32_t)error};
+
+	enter(&entry, "");
+}
+
 static void check(int at, const char *path, int flags, char *shown)
 {
 	struct roster_entry entry = {.kind = ROSTER_UNWATCHED};

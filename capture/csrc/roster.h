@@ -32,6 +32,7 @@ enum roster_kind {
 	ROSTER_UNWATCHED, /* a program is started that cannot be watched; text: its path */
 	ROSTER_EXEC,      /* a program that can be watched replaces this one; text: its path */
 	ROSTER_STAYED,    /* it did not */
+	ROSTER_UNLOGGED,  /* a program could make no raw log; reason: errno */
 };
 
 enum unwatched_reason { WATCHABLE, UNWATCHED_STATIC, UNWATCHED_PRIVILEGED, UNWATCHED_FOREIGN };
@@ -39,7 +40,7 @@ enum unwatched_reason { WATCHABLE, UNWATCHED_STATIC, UNWATCHED_PRIVILEGED, UNWAT
 struct roster_entry {
 	uint32_t kind;
 	uint32_t pid, parent_pid;
-	uint32_t reason; /* enum unwatched_reason */
+	uint32_t reason; /* enum unwatched_reason, or errno */
 	uint64_t boottime_ns, monotonic_ns;
 	/*
 	 * At the end, by the kernel's count: since the process began, children
@@ -64,6 +65,9 @@ void roster_begin(void);
 /* Before a program is executed, and when that failed. */
 void roster_exec(const char *path);
 void roster_stayed(void);
+
+/* It had something to record and could make no raw log; told at once, as it may be killed. */
+void roster_unlogged(int error);
 
 /* `entry` holds the numbers. */
 void roster_end(struct roster_entry entry);

@@ -23,9 +23,17 @@ from iotrace.traces.writer import write_trace
 
 
 class TraceNotWrittenError(CaptureError):
-    """The job ran and its trace is not there."""
+    """The job ran and its trace is not there: its own status goes before ours."""
 
-    exit_code = 1
+    def __init__(self, job: session.Job, cause: object) -> None:
+        """Say how to make the trace after all, if that is possible."""
+        has_logs = session.has_logs(job.raw_dir)
+        remedy = f"finish with `iotrace recover {shlex.quote(str(job.raw_dir))} -o FILE`"
+        super().__init__(
+            f"the job has run, but its trace cannot be written: {cause}; "
+            + (remedy if has_logs else "no request was recorded, free space and capture again")
+        )
+        self.exit_code = job.status or 1
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,8 @@ def capture(
     """Run COMMAND, record what it does to storage, and end with COMMAND's exit status.
 
     The job is not changed: its output, signals and exit status are its own. If the job or this
-    command is killed, `iotrace recover` makes a trace of the raw logs.
+    command is killed, `iotrace recover` makes a trace of the raw logs. If the trace cannot be
+    written, the exit status is COMMAND's too, or 1 if that is 0.
 
     \b
     Examples:
@@ -85,17 +94,13 @@ def capture(
         least_file_bytes=scope.min_size or 0,
         log_limit_bytes=raw.log_limit,
     )
-    raw_logs = options.raw_dir
+    job = session.watch(command, options)
     try:
-        captured = session.capture(command, options)
-        raw_logs = captured.raw_dir
+        captured = session.collected(job, options.least_file_bytes)
         write_trace(captured.trace, output, force=force)
-    except (OSError, OutputExistsError, StoreError) as error:
-        cause = getattr(error, "strerror", None) or error
-        raise TraceNotWrittenError(
-            f"the job has run, but its trace cannot be written: {cause}; "
-            f"finish with `iotrace recover {shlex.quote(str(raw_logs))} -o FILE`"
-        ) from error
+    except (OSError, MemoryError, CaptureError, OutputExistsError, StoreError) as error:
+        cause = getattr(error, "strerror", None) or str(error) or "out of memory"
+        raise TraceNotWrittenError(job, cause) from error
     if not raw.keep_raw:
         session.remove_raw_dir(captured.raw_dir)
     if not quiet:

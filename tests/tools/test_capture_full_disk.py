@@ -1,0 +1,143 @@
+"""`iotrace capture` where the disk of its raw logs or of its trace has no room."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from iotrace.capture.roster import roster_path
+from iotrace.traces.metadata import Completeness
+from iotrace.traces.reader import read_trace
+from iotrace.traces.summary import summarize
+
+from .command import assert_one_line_error, iotrace
+
+Disk = Callable[[str], Path]
+FULL = os.strerror(errno.ENOSPC)
+FILLER = """
+import os, sys
+fd, total = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 0
+for size in (100_000, 1000, 1):
+    try:
+        while True:
+            total += os.write(fd, bytes(size))
+    except OSError:
+        pass
+print(total)
+if sys.argv[2:]:
+    os.spawnvp(os.P_WAIT, sys.executable, [sys.executable, "-c", *sys.argv[2:]])
+sys.exit(9)
+"""
+KILLED = (
+    "import os; fd = os.open('out', os.O_CREAT | os.O_WRONLY); os.write(fd, bytes(1000));"
+    "os.kill(os.getpid(), 9)"
+)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """Mount a file system of a size such as `1M`."""
+    with ExitStack() as stack:
+
+        def mounted(size: str) -> Path:
+            folder = tmp_path / f"disk-{size}"
+            folder.mkdir()
+            mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+            if subprocess.run(mount, capture_output=True).returncode != 0:
+                pytest.skip("mounting a file system needs root")
+            stack.callback(subprocess.run, ["umount", folder], check=True)
+            return folder
+
+        yield mounted
+
+
+def completeness(trace: Path) -> Completeness:
+    return read_trace(trace).metadata.completeness
+
+
+def test_a_job_that_fills_the_disk_of_its_trace_is_recovered(disk: Disk, tmp_path: Path) -> None:
+    """The job's status is its own, and the line that is printed works."""
+    full = disk("8M")
+    trace, raw = full / "t.parquet", full / "t.parquet.raw"
+    done = iotrace("capture", "-o", trace, "--", sys.executable, "-c", FILLER, full / "ckpt")
+    assert done.returncode == 9
+    assert done.stderr.count("\n") == 1
+    assert f"{FULL}; finish with `iotrace recover {raw} -o FILE`" in done.stderr
+    again = tmp_path / "again.parquet"
+    assert iotrace("recover", raw, "-o", again).returncode == 0
+    assert summarize(read_trace(again)).bytes_written == int(done.stdout)
+    assert completeness(again).problems() == []
+
+
+def test_a_job_that_fills_the_disk_of_its_raw_logs_is_in_the_trace(
+    disk: Disk, tmp_path: Path
+) -> None:
+    """Its log was allocated before."""
+    full, trace = disk("8M"), tmp_path / "t.parquet"
+    job = (sys.executable, "-c", FILLER, full / "ckpt")
+    done = iotrace("capture", "-o", trace, "--raw-dir", full / "raw", "--", *job)
+    assert done.returncode == 9, done.stderr
+    assert summarize(read_trace(trace)).bytes_written == int(done.stdout)
+    assert completeness(trace).problems() == []
+    assert os.listdir(full) == ["ckpt"]
+
+
+def test_a_process_that_finds_no_room_for_a_log_is_told_though_it_was_killed(
+    disk: Disk, tmp_path: Path
+) -> None:
+    """An empty account of it would look like a process that did nothing."""
+    full, trace = disk("8M"), tmp_path / "t.parquet"
+    job = (sys.executable, "-c", FILLER, full / "ckpt", KILLED)
+    options = ("-o", trace, "--raw-dir", full / "raw")
+    done = iotrace("capture", *options, "--", *job, cwd=tmp_path)
+    assert done.returncode == 9, done.stderr
+    assert (tmp_path / "out").stat().st_size == 1000
+    (problem,) = completeness(trace).problems()
+    assert problem.startswith(f"1 process could make no raw log ({FULL})")
+
+
+def test_a_job_whose_only_process_could_make_no_log_is_not_complete(tmp_path: Path) -> None:
+    """`ulimit -f`, and then a signal: nothing is there but the list of processes."""
+    trace, raw = tmp_path / "t.parquet", tmp_path / "raw"
+    job = ("bash", "-c", f'ulimit -f 60; exec "{sys.executable}" -c "{KILLED}"')
+    options = ("-o", trace, "--raw-dir", raw, "--keep-raw")
+    done = iotrace("capture", *options, "--", *job, cwd=tmp_path)
+    assert done.returncode == 137
+    told = f"1 process could make no raw log ({os.strerror(errno.EFBIG)})"
+    assert f"no request was recorded; INCOMPLETE: {told}" in done.stderr
+    done = iotrace("recover", raw, "-o", tmp_path / "again.parquet")
+    assert_one_line_error(done, 2, told, "capture again")
+
+
+@pytest.mark.parametrize("size", ["64k", "1M", "2M"])
+def test_raw_logs_go_elsewhere_if_their_disk_has_no_room(
+    disk: Disk, tmp_path: Path, size: str
+) -> None:
+    """The list of processes counts: cut short, it would not say who is missing."""
+    full, trace = disk(size), tmp_path / "t.parquet"
+    job = (sys.executable, "-c", FILLER.replace("9)", "3)"), "out")
+    limited = ("bash", "-c", 'ulimit -f 300; trap "" XFSZ; exec "$@"', "bash", *job)
+    options = ("-o", trace, "--raw-dir", full / "raw")
+    done = iotrace("capture", *options, "--", *limited, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert f"{full / 'raw'} has no room for them ({FULL})" in done.stderr
+    assert summarize(read_trace(trace)).bytes_written == int(done.stdout) == 300 << 10
+    assert completeness(trace).problems() == []
+    assert os.listdir(full) == []
+
+
+def test_a_list_of_processes_that_is_cut_short_is_told(tmp_path: Path) -> None:
+    """It may have held a process that could make no log."""
+    raw, again = tmp_path / "raw", tmp_path / "again.parquet"
+    job = (sys.executable, "-c", "open('out', 'wb').write(bytes(1000))")
+    options = ("-o", tmp_path / "t.parquet", "--raw-dir", raw, "--keep-raw")
+    assert iotrace("capture", *options, "--", *job, cwd=tmp_path).returncode == 0
+    os.truncate(roster_path(raw), 1_018_880)
+    assert iotrace("recover", raw, "-o", again).returncode == 0
+    (problem,) = completeness(again).problems()
+    assert "the list of processes is cut short" in problem
