@@ -11,7 +11,8 @@ import numpy.typing as npt
 from iotrace.replay.job import DATA_OPS, Job, Op
 from iotrace.replay.pieces import Ints, Rows, is_padding, is_payload, request_index, spread
 from iotrace.replay.plan import Plan
-from iotrace.replay.statistics import latency_us, steps_seconds
+from iotrace.replay.statistics import latency_us
+from iotrace.traces.elapsed import steps_seconds
 from iotrace.traces.phases import Phase
 from iotrace.traces.words import plural
 
@@ -75,27 +76,30 @@ def _line(plan: Plan) -> _Line:
 
 
 def phase_seconds(plan: Plan, timings: Rows, phase: Phase) -> float:
-    """Return the time of saving or loading: first start to last end, summed over steps."""
-    chosen = (plan.requests["phase"] == phase) & (timings["start_ns"] > 0)
-    rows = timings[chosen]
-    return steps_seconds(plan.requests["step"][chosen], rows["start_ns"], rows["end_ns"])
+    """Return how long saving or loading took, see `steps_seconds`."""
+    return _seconds(plan, timings, np.flatnonzero(_is_done(plan, timings, phase)))
 
 
 def rank_seconds(plan: Plan, timings: Rows, phase: Phase) -> dict[int, float]:
     """Return the time of saving or loading of each recorded rank by itself, as `phase_seconds`."""
     ranks = np.array([stream.rank for stream in plan.streams], np.int64)
     rank = ranks[plan.requests["stream"]]
-    chosen = (plan.requests["phase"] == phase) & (timings["start_ns"] > 0) & (rank >= 0)
-    if not chosen.any():
-        return {}
+    chosen = _is_done(plan, timings, phase) & (rank >= 0)
     order = np.flatnonzero(chosen)[np.argsort(rank[chosen], kind="stable")]
     found, first = np.unique(rank[order], return_index=True)
     return {
-        number: steps_seconds(
-            plan.requests["step"][own], timings["start_ns"][own], timings["end_ns"][own]
-        )
-        for number, own in zip(found.tolist(), np.split(order, first[1:]), strict=True)
+        number: _seconds(plan, timings, own)
+        for number, own in zip(found.tolist(), np.split(order, first[1:]), strict=False)
     }
+
+
+def _is_done(plan: Plan, timings: Rows, phase: Phase) -> npt.NDArray[np.bool_]:
+    return np.asarray((plan.requests["phase"] == phase) & (timings["start_ns"] > 0))
+
+
+def _seconds(plan: Plan, timings: Rows, chosen: Ints) -> float:
+    rows, times = plan.requests[chosen], timings[chosen]
+    return steps_seconds(rows["step"], times["start_ns"], times["end_ns"], rows["op"] == Op.CLOSE)
 
 
 def lateness_us(

@@ -68,7 +68,7 @@ class Repetition:
     Attributes:
         timings: TIMING rows, one per request of the plan.
         moved: bytes moved, by completions.
-        write_seconds: first start to last end of saving, summed over steps.
+        write_seconds: of saving, see `iotrace.traces.elapsed.steps_seconds`.
         read_seconds: the same of loading.
         evict_seconds: spent before loads on making files cold, which makes data durable too.
         sync_seconds: the final sync of every written file.

@@ -59,23 +59,3 @@ def latency_us(elapsed_ns: npt.NDArray[np.int64]) -> dict[str, float]:
         return {"p50": 0.0, "p99": 0.0, "max": 0.0}
     p50, p99 = np.percentile(elapsed_ns, [50, 99])
     return {"p50": p50 / 1e3, "p99": p99 / 1e3, "max": float(elapsed_ns.max()) / 1e3}
-
-
-def steps_seconds(
-    step: npt.NDArray[np.integer],
-    start_ns: npt.NDArray[np.int64],
-    end_ns: npt.NDArray[np.int64],
-) -> float:
-    """Return first start to last end of requests, summed over steps, in seconds.
-
-    >>> steps_seconds(np.array([0, 0, 1]), np.array([0, 5, 90]), np.array([9, 7, 91])) * 1e9
-    10.0
-    """
-    if not len(step):
-        return 0.0
-    _, group = np.unique(step, return_inverse=True)
-    first_ns = np.full(group.max() + 1, np.iinfo(np.int64).max)
-    last_ns = np.zeros(group.max() + 1, np.int64)
-    np.minimum.at(first_ns, group, start_ns)
-    np.maximum.at(last_ns, group, end_ns)
-    return int((last_ns - first_ns).sum()) / 1e9

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.traces.columns import IntArray, Mask
+from iotrace.traces.elapsed import steps_seconds
 from iotrace.traces.schema import REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
@@ -34,6 +35,8 @@ _UNOPENED = {
     "advise": Phase.LOAD,
 }
 _FOLLOWING_OPS = (*_UNOPENED, "close")
+# These come when the job lets go of the data, maybe long after it has saved or loaded them.
+LINGERING_OPS = ("unmap", "close")
 
 
 def phases(trace: Trace) -> PhaseArray:
@@ -63,29 +66,20 @@ def phases(trace: Trace) -> PhaseArray:
     return out
 
 
-def phase_seconds(trace: Trace, phase: Phase | int) -> float:
-    """Return the time from the first start to the last end of a phase's requests, in seconds.
-
-    Each step is timed by itself, over all its processes, and the times are added. Requests without
-    a step are timed as one more step.
-    """
-    rows = (phases(trace) == phase) & trace.row_mask(layer=REQUEST_LAYERS)
-    return steps_seconds(trace, rows)
+def phase_seconds(trace: Trace, phase: Phase) -> float:
+    """Return how long a phase's requests took, see `steps_seconds`, in seconds."""
+    return chosen_seconds(trace, phases(trace) == phase)
 
 
-def steps_seconds(trace: Trace, rows: Mask) -> float:
-    """Return first start to last end of the chosen rows, summed over steps, in seconds."""
-    if not rows.any():
-        return 0.0
-    _, step = np.unique(trace.ints("step")[rows], return_inverse=True)
-    start_ns = trace.ints("start_ns")[rows]
-    end_ns = ends_ns(trace)[rows]
-    groups = int(step.max()) + 1
-    first_ns = np.full(groups, np.iinfo(np.int64).max)
-    last_ns = np.full(groups, np.iinfo(np.int64).min)
-    np.minimum.at(first_ns, step, start_ns)
-    np.maximum.at(last_ns, step, end_ns)
-    return float((last_ns.astype(np.float64) - first_ns.astype(np.float64)).sum()) * 1e-9
+def chosen_seconds(trace: Trace, rows: Mask) -> float:
+    """Return how long the requests among the chosen rows took, see `steps_seconds`, in seconds."""
+    rows = rows & trace.row_mask(layer=REQUEST_LAYERS)
+    return steps_seconds(
+        trace.ints("step")[rows],
+        trace.ints("start_ns")[rows],
+        ends_ns(trace)[rows],
+        trace.row_mask(op=LINGERING_OPS)[rows],
+    )
 
 
 def ends_ns(trace: Trace) -> IntArray:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.traces.columns import IntArray
+from iotrace.traces.elapsed import busy_ns
 from iotrace.traces.file_summaries import FileSummaries
-from iotrace.traces.phases import Phase, ends_ns, phases, steps_seconds
+from iotrace.traces.phases import Phase, chosen_seconds, ends_ns, phases
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
@@ -56,7 +57,7 @@ class Summary:
             `ALIGNMENT_BYTES`; `None` without any.
         max_concurrency: most data requests in flight at a time.
         mean_concurrency: data requests in flight, averaged over the time with at least one.
-        write_seconds, read_seconds: see `iotrace.traces.phases.phase_seconds`.
+        write_seconds, read_seconds: see `iotrace.traces.elapsed.steps_seconds`.
         problems: what is known to be missing from the trace.
     """
 
@@ -116,8 +117,8 @@ def summarize(trace: Trace) -> Summary:
         aligned_share=_aligned_share(data),
         max_concurrency=max_concurrency,
         mean_concurrency=mean_concurrency,
-        write_seconds=steps_seconds(requests, phase == Phase.SAVE),
-        read_seconds=steps_seconds(requests, phase == Phase.LOAD),
+        write_seconds=chosen_seconds(requests, phase == Phase.SAVE),
+        read_seconds=chosen_seconds(requests, phase == Phase.LOAD),
         problems=tuple(trace.metadata.completeness.problems()),
     )
 
@@ -125,17 +126,8 @@ def summarize(trace: Trace) -> Summary:
 def traffic_of(trace: Trace, op: str) -> Traffic:
     """Return the numbers of one data op's requests."""
     rows = trace.where(trace.row_mask(layer=REQUEST_LAYERS, op=op))
-    return Traffic(len(rows), _aligned_share(rows), *_concurrency(rows), _busy_seconds(rows))
-
-
-def _busy_seconds(rows: Trace) -> float:
-    """Return how long any of the rows was in flight, overlaps counted once, in seconds."""
-    if not len(rows):
-        return 0.0
-    start_ns = rows.ints("start_ns")  # sorted
-    end_ns = np.maximum.accumulate(ends_ns(rows))
-    idle_ns = (start_ns[1:] - end_ns[:-1]).clip(min=0).sum()
-    return float(end_ns[-1] - start_ns[0] - idle_ns) / 1e9
+    busy_seconds = busy_ns(rows.ints("start_ns"), ends_ns(rows)) / 1e9
+    return Traffic(len(rows), _aligned_share(rows), *_concurrency(rows), busy_seconds)
 
 
 def _moved_bytes(requests: Trace, op: str) -> IntArray:

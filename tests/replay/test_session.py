@@ -215,7 +215,7 @@ def test_saving_is_timed_per_step_from_first_start_to_last_end(tmp_path: Path) -
     text = "step {0}\nopen {0} w+create\nwrite {0} 0 100\nclose {0}\n"
     trace = sketch_trace(text.format(0) + text.format(1))
     recorded = RecordedSummary.of(trace)
-    assert recorded.write_seconds == pytest.approx(2 * 2.5e-6)
+    assert recorded.write_seconds == pytest.approx(2 * (1.5e-6 + 0.5e-6))  # and the close
     plan = plan_from_trace(trace)
     plan.requests.flags.writeable = True
     plan.requests["think_ns"][3] = 200_000_000

@@ -101,7 +101,7 @@ def test_seconds_are_summed_over_steps_and_not_over_the_pauses_between() -> None
         step=Ints(np.array([0, 0, 1, 1, 0, 0]), np.array([True] * 4 + [False] * 2)),
         process=np.array([0, 1, 0, 1, 0, 0]),
     )
-    assert phase_seconds(trace, SAVE) == pytest.approx(2 + 2 + 0)
+    assert phase_seconds(trace, SAVE) == pytest.approx(2 + 2 + 0)  # the last write has no end
     assert phase_seconds(trace, LOAD) == pytest.approx(1)
     assert phase_seconds(small_trace(0), SAVE) == 0.0
 

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.traces.columns import IntArray
-from iotrace.traces.phases import Phase
+from iotrace.traces.phases import LINGERING_OPS, Phase
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 
 _SAVE_SPANS = ("save", "stage", "commit", "wait")
 _LOAD_SPANS = ("load", "allocate")
-# These come when the job drops the data, long after the load is over.
-_LINGERING_OPS = ("unmap", "close")
 # Unlabelled I/O beside an engine's: below this share of the bytes it is logs and the like.
 _NOTEWORTHY_SHARE = 0.01
 
@@ -117,7 +115,7 @@ def find_episodes(requests: Requests, spans: Sequence[Span]) -> tuple[Episode, .
 def _episode(
     phase: Phase, step: int, requests: Requests, spans: tuple[Span, ...]
 ) -> Episode | None:
-    lasting = ~requests.is_op(*_LINGERING_OPS) if spans else np.ones(len(requests), np.bool_)
+    lasting = ~requests.is_op(*LINGERING_OPS) if spans else np.ones(len(requests), np.bool_)
     starts = [int(requests.start_ns[0])] if len(requests) else []
     ends = requests.end_ns[lasting].max(initial=0).tolist() if lasting.any() else 0
     starts += [span.start_ns for span in spans]
