@@ -12,7 +12,7 @@ from iotrace.replay.transforms.aggregate import STRIPE_BYTES, Aggregate
 from iotrace.replay.transforms.align import Align
 from iotrace.replay.transforms.broadcast import Broadcast
 from iotrace.replay.transforms.buffered import Buffered
-from iotrace.replay.transforms.coalesce import Coalesce
+from iotrace.replay.transforms.coalesce import BLOCK_BYTES, Coalesce
 from iotrace.replay.transforms.direct import OPS, Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
 from iotrace.replay.transforms.mapped import Mapped
@@ -25,7 +25,6 @@ from iotrace.traces.errors import PlanError
 from iotrace.traces.lustre import stripes
 
 COALESCE_BYTES = 8 << 20
-_LEAST_BLOCK_BYTES = 4096  # devices that take 512 still work in 4 KiB inside
 
 Transform = Callable[[Plan], Plan]
 
@@ -98,6 +97,7 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
         PlanError: nothing can be written in `root`.
     """
     chosen: list[Transform] = []
+    block_bytes = _block_bytes(root) if shape.align or shape.direct else BLOCK_BYTES
     if shape.op != "all":
         chosen.append(Select(ops=(shape.op,)))
     if shape.direct is False:
@@ -110,8 +110,7 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
         chosen.append(Reorder())
     if shape.coalesce_bytes is not None:
         gather = "vectored" if shape.gather else "copy"
-        chosen.append(Coalesce(shape.coalesce_bytes, gather))
-    block_bytes = _block_bytes(root) if shape.align or shape.direct else _LEAST_BLOCK_BYTES
+        chosen.append(Coalesce(shape.coalesce_bytes, gather, block_bytes))
     if shape.align:
         chosen.append(Align(shape.align_bytes or block_bytes))
     if shape.split_bytes is not None:
@@ -140,11 +139,11 @@ def _stripe_bytes(root: Path | None) -> int:
 def _block_bytes(root: Path | None) -> int:
     """Return the block that O_DIRECT asks for in `root`, at least 4 KiB."""
     if root is None:
-        return _LEAST_BLOCK_BYTES
+        return BLOCK_BYTES
     try:
         asked_bytes = probe_target(root).offset_alignment_bytes
     except OSError as error:
         raise PlanError(
             f"nothing can be written in {root}: {error.strerror}; choose another with --root"
         ) from error
-    return max(asked_bytes or 0, _LEAST_BLOCK_BYTES)
+    return max(asked_bytes or 0, BLOCK_BYTES)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import Ints, Rows, all_but, distinct, packed
@@ -12,6 +13,9 @@ from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
 
 GATHERS = ("copy", "vectored")
+BLOCK_BYTES = 4096  # devices that take 512 still work in 4 KiB inside
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -21,13 +25,16 @@ class Coalesce:
     Joined are requests of one op through one handle in one phase and step, each beginning where
     the one before ended, with no sync, close, rename, truncation or conflicting request on the
     file between them. The joined requests are cut at multiples of `size_bytes` in the file, so
-    that their inner edges are aligned; where that would give no fewer requests than there were,
-    they stay as they are, and a request's own inside is never cut up. A joined write takes the
-    place of its last part, a joined read that of its first.
+    that their inner edges are aligned. Where that would give more requests than there were, as
+    where they are as large already, each keeps its size but for less than a block: an edge
+    between two moves to a whole block. So only the two ends of what is adjacent can be part of
+    a block, and no more requests come out than go in. A joined write takes the place of its last
+    part, a joined read that of its first.
 
     Attributes:
-        size_bytes: the most a joined request has.
+        size_bytes: the most that requests are joined up to, in whole blocks where it has any.
         gather: `copy` small parts together, or hand every part over as it is, `vectored`.
+        block_bytes: that edges between requests are moved to multiples of.
 
     A replay pays for the copying as an engine would: parts of less than 16 KiB, and what direct
     I/O leaves over of larger ones at the edges of blocks, are copied into one buffer; the rest of
@@ -55,17 +62,25 @@ class Coalesce:
 
     size_bytes: int = 8 << 20
     gather: str = "copy"
+    block_bytes: int = BLOCK_BYTES
 
     def __post_init__(self) -> None:
         if self.size_bytes < 1:
             raise PlanError("--coalesce-size must be at least 1 byte")
+        if self.block_bytes < 1:
+            raise PlanError("the block of coalesced requests must be at least 1 byte")
         if self.gather not in GATHERS:
             raise PlanError(f"--gather must be one of {', '.join(GATHERS)}")
 
     def __call__(self, plan: Plan) -> Plan:
         """Return the coalesced plan."""
         plan.require_buffered("coalesce")
-        parameters = (("size_bytes", self.size_bytes), ("gather", self.gather))
+        parameters: tuple[tuple[str, object], ...] = (
+            ("size_bytes", self.size_bytes),
+            ("gather", self.gather),
+        )
+        if self.block_bytes != BLOCK_BYTES:
+            parameters += (("block_bytes", self.block_bytes),)
         applied = Applied("coalesce", parameters)
         requests = plan.requests
         order, chain = adjacent(plan)
@@ -73,11 +88,12 @@ class Coalesce:
             return plan.derive(applied, requests)
         offset, length = requests["offset"][order], requests["length"][order]
         starts = np.cumsum(length) - length
-        bounds = np.append(distinct(self._cuts(offset, length, chain, starts)), length.sum())
+        reads = requests["op"][order] == Op.READ
+        cuts = self._cuts(offset, length, chain, starts, reads)
+        bounds = np.append(distinct(cuts), length.sum())
         first = np.searchsorted(starts, bounds[:-1], side="right") - 1
         last = np.searchsorted(starts, bounds[1:] - 1, side="right") - 1
-        reads = requests["op"][order[first]] == Op.READ
-        parent = order[np.where(reads, first, last)]
+        parent = order[np.where(reads[first], first, last)]
         at = offset[first] + bounds[:-1] - starts[first]
         del offset, chain
         line = packed(requests, plan.pieces, order)
@@ -87,28 +103,37 @@ class Coalesce:
         others = all_but(len(requests), order)
         return plan.derive(applied, merge((rows, parent, 0), (requests[others], others, 0)), pieces)
 
-    def _cuts(self, offset: Ints, length: Ints, chain: Ints, starts: Ints) -> Ints:
+    def _cuts(self, offset: Ints, length: Ints, chain: Ints, starts: Ints, reads: Mask) -> Ints:
         """Return the positions on the line at which a request begins."""
         fresh = np.concatenate([[True], chain[1:] != chain[:-1]])
         joints = np.flatnonzero(~fresh)
         if not len(joints):
             return starts
+        block_bytes = self.block_bytes if self.size_bytes >= self.block_bytes else 1
+        size_bytes = self.size_bytes // block_bytes * block_bytes
         edge, of = offset[joints], chain[joints]
-        # Of the joints in one block of a chain, the last tells whether the block is cut up.
-        block = edge // self.size_bytes
-        ends = np.append((block[1:] != block[:-1]) | (of[1:] != of[:-1]), True)
-        edge, of, down = edge[ends], of[ends], block[ends] * self.size_bytes
-        up = down + np.where(edge > down, self.size_bytes, 0)
+        # A stretch of a chain that has a joint everywhere is cut up, or else keeps its joints.
+        down, up = edge // size_bytes * size_bytes, -(-edge // size_bytes) * size_bytes
+        apart = (of[1:] != of[:-1]) | (down[1:] > up[:-1])
+        stretch = np.cumsum(np.concatenate([[False], apart]))
         begin = np.flatnonzero(fresh)
         low = offset[begin]
-        shift = (starts[begin] - low)[of]
         high = (low + np.add.reduceat(length, begin))[of]
-        cuts = np.concatenate([down + shift, up + shift])
-        inside = np.concatenate([down > low[of], up < high])
-        cuts, kept = np.unique(cuts[inside], return_index=True)
-        owner = np.concatenate([of, of])[inside][kept]
-        pays = np.bincount(owner, minlength=len(begin)) + 1 <= np.bincount(chain)
-        return np.concatenate([starts[fresh | ~pays[chain]], cuts[pays[owner]]])
+        shift, low = (starts[begin] - low)[of], low[of]
+        moved = np.where(reads[joints], -(-edge // block_bytes), edge // block_bytes) * block_bytes
+        cuts, owner = _inside(np.append(down, up), np.tile(shift, 2), np.tile(low, 2),
+                              np.tile(high, 2), np.tile(stretch, 2))  # fmt: skip
+        pays = np.bincount(owner, minlength=stretch[-1] + 1) <= np.bincount(stretch)
+        kept = ~pays[stretch]
+        stay, _ = _inside(*(column[kept] for column in (moved, shift, low, high, stretch)))
+        return np.concatenate([starts[fresh], cuts[pays[owner]], stay])
+
+
+def _inside(at: Ints, shift: Ints, low: Ints, high: Ints, owner: Ints) -> tuple[Ints, Ints]:
+    """Return the places that lie inside their chains, each once, on the line; and their owners."""
+    inside = (at > low) & (at < high)
+    cuts, kept = np.unique((at + shift)[inside], return_index=True)
+    return cuts, owner[inside][kept]
 
 
 def _carry(rows: Rows, requests: Rows, order: Ints, starts: Ints, ends: Ints, bounds: Ints) -> None:

@@ -232,6 +232,53 @@ def test_coalescing_never_adds_requests(text: str) -> None:
 
 @law
 @given(
+    st.lists(
+        st.tuples(st.integers(0, 9000), st.lists(st.integers(1, 30000), min_size=1, max_size=12)),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(["write", "read"]),
+    st.sampled_from([4096, 5000, 8192, 16384, 1 << 20]),
+    st.sampled_from([None, 4096, 12288, 65536]),
+)
+def test_only_the_ends_of_a_run_are_parts_of_blocks(
+    runs: list[tuple[int, list[int]]], op: str, size_bytes: int, split_bytes: int | None
+) -> None:
+    """Whatever the size of adjacent requests, coalesced and direct costs them two more at most."""
+    lines, at = [f"open a {'w+create' if op == 'write' else 'r'}"], 0
+    ends = set()
+    for gap, lengths in runs:
+        at += gap + 1
+        ends.add(at)
+        for length in lengths:
+            lines.append(f"{op} a {at} {length}")
+            at += length
+        ends.add(at)
+    plan = sketch("\n".join([*lines, "close a"]))
+    shapes = [Coalesce(size_bytes), *([Split(split_bytes)] if split_bytes else []), Direct(4096)]
+    after = transformed(plan, shapes)
+    rows = after.requests[after.is_data()]
+    low, high = rows["offset"], rows["offset"] + rows["length"]
+    assert all(edge in ends for edge in [*low.tolist(), *high.tolist()] if edge % 4096)
+    cuts = at // split_bytes if split_bytes else 0
+    assert len(rows) <= plan.counts().data_requests + 2 * len(runs) + cuts
+
+
+def test_large_requests_keep_their_number() -> None:
+    """Tensors larger than requests are joined to, each at an odd place: 20 in, 21 out, not 60."""
+    size, first = 12 << 20, 1234
+    writes = [f"write a {first + n * size} {size}" for n in range(20)]
+    plan = sketch("\n".join(["open a w+create", f"write a 0 {first}", *writes, "close a"]))
+    joined = Direct()(Coalesce()(plan))
+    rows = joined.requests[joined.is_data()]
+    assert len(rows) == 21
+    assert not (rows["offset"] % 4096).any()
+    assert not (rows["length"] % 4096).any()
+    assert rows["length"].max() <= size + 4096
+
+
+@law
+@given(
     jobs(threads=3),
     CHAINS,
     st.integers(1, 4),
