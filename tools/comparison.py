@@ -233,6 +233,7 @@ def _fidelity(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def _latencies(outcome: Outcome, recorded_us: Mapping[str, float]) -> Iterator[Cells]:
     replayed_us = latency_us(outcome.latencies_ns())
+    alike = _are_alike(outcome)
     for key in ("p50", "p99", "max"):
         before, after = recorded_us[key], replayed_us[key]
         yield (
@@ -240,8 +241,16 @@ def _latencies(outcome: Outcome, recorded_us: Mapping[str, float]) -> Iterator[C
             format_seconds(before / 1e6) if before else NONE,
             format_seconds(after / 1e6) if after else NONE,
             "",
-            format_ratio(before, after),
+            format_ratio(before, after) if alike else NONE,
         )
+
+
+def _are_alike(outcome: Outcome) -> bool:
+    """Return whether as many requests moved as many bytes; others are not to be compared."""
+    recorded, done = outcome.recorded, outcome.repetitions[-1].moved
+    names = ("data_requests", "bytes_written", "bytes_read")
+    same = all(getattr(recorded, name) == getattr(done, name) for name in names)
+    return same and not done.padding_bytes
 
 
 def _time(label: str, before: float | None, runs: Sequence[float]) -> Cells:
@@ -259,14 +268,14 @@ def _time(label: str, before: float | None, runs: Sequence[float]) -> Cells:
 
 
 def _rate(label: str, moved: tuple[int, int], before: float | None, runs: Sequence[float]) -> Cells:
-    """Return the bandwidth of (recorded, replayed) bytes over their times."""
-    old, new = format_rate(moved[0], before), NONE
-    if not runs or not all(runs):
-        return label, old, new, "", NONE
-    found = estimate([moved[1] / seconds for seconds in runs])
-    interval = format_range(format_rate(found.low, 1), format_rate(found.high, 1))
-    ratio = format_ratio(moved[0] / before, found.median) if before else NONE
-    return label, old, format_rate(found.median, 1), interval, ratio
+    """Return the bandwidth of (recorded, replayed) bytes over the times that `_time` shows."""
+    old = format_rate(moved[0], before)
+    if not all(runs) or not runs:
+        return label, old, NONE, "", NONE
+    found = estimate(runs)
+    interval = format_range(format_rate(moved[1], found.high), format_rate(moved[1], found.low))
+    ratio = format_ratio(moved[0] / before, moved[1] / found.median) if before else NONE
+    return label, old, format_rate(moved[1], found.median), interval, ratio
 
 
 def _seconds(seconds: float | None) -> str:
