@@ -38,6 +38,7 @@ from iotrace.capture.processes import describe_process, has_ended, rank_of
 from iotrace.capture.rawlog import SUFFIX, RawLog, read_raw_log
 from iotrace.capture.roster import Roster, read_roster, unlogged
 from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
+from iotrace.capture.shared_positions import put_in_order, racing_writes, uncertain_offsets
 from iotrace.capture.spans import labelling
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.metadata import Completeness, Host, Metadata
@@ -70,6 +71,7 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     faults = read_faults(raw_dir)
     blocks = list(process_blocks(logs, notes, faults, context))
     block = in_time_order(joined(blocks or [empty_block()]))
+    put_in_order(Requests(block, context.words), files)
     here = describe_host()
     boots = list(dict.fromkeys([*(log.header.boot_id for log in logs), here.boot_id]))
     hosts = tuple(here if boot == here.boot_id else Host(boot_id=boot) for boot in boots)
@@ -185,11 +187,12 @@ def describe_completeness(
     """
     endings = [p.ending for p in roster.without_log() if p.ending]
     requests = Requests(block, context.words)
+    racing = {file: rows for file, rows, _ in racing_writes(requests, context.files)}
     written = written_files(requests, context.files)
     accounts = own_accounts(logs, found, roster)
     processes = tuple(process_completeness(requests, logs, accounts))
     return Completeness(
-        files=tuple(file_completeness(requests, written, context.files, boot_id())),
+        files=tuple(file_completeness(requests, written, context.files, boot_id(), racing)),
         processes=processes,
         dropped_records=sum(log.header.outside.dropped_records for log in found)
         + sum(ending.dropped_records for ending in endings),
@@ -208,6 +211,7 @@ def describe_completeness(
             *unseen_without_log(roster),
             *unknown_submissions(found),
             *mapped_bytes(requests, faults),
+            *uncertain_offsets(racing, context.files),
             *unread_direct(requests, context.files),
             *lost_names(written, context.files, boot_id()),
             *hook_problems(notes),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
@@ -75,8 +75,8 @@ class Written:
     is_mapped: npt.NDArray[np.bool_]
 
 
-def written_files(requests: Requests, files: FileTable) -> Written:
-    """Return what the recorded requests put into each file."""
+def content_writes(requests: Requests, files: FileTable) -> tuple[Rows, Bytes]:
+    """Return the writes that moved bytes since their file was last emptied, and when that was."""
     block = requests.block
     emptied_ns = np.full(len(files), NEVER)
     opens = requests.succeeded("open")
@@ -92,13 +92,21 @@ def written_files(requests: Requests, files: FileTable) -> Written:
         & (block["offset"][writes] >= 0)
         & (block["start_ns"][writes] >= emptied_ns[file])
     ]
+    return writes, emptied_ns
+
+
+def written_files(requests: Requests, files: FileTable) -> Written:
+    """Return what the recorded requests put into each file."""
+    block = requests.block
+    writes, emptied_ns = content_writes(requests, files)
     extents = {
         file: Extents.union(block["offset"][rows], block["offset"][rows] + block["result"][rows])
         for file, rows in by_file(block["file"][writes], writes)
     }
     # Whatever a file that was opened for writing holds by now needs an explanation.
-    writable = opens[is_writable(block["flags"][opens])]
-    for file in np.unique(block["file"][np.append(empties, writable)]).tolist():
+    opens = requests.succeeded("open")
+    writable = block["file"][opens[is_writable(block["flags"][opens])]]
+    for file in np.union1d(writable, np.flatnonzero(emptied_ns != NEVER)).tolist():
         extents.setdefault(file, Extents.union(np.empty(0, np.int64), np.empty(0, np.int64)))
     return Written(
         extents=extents,
@@ -129,11 +137,12 @@ def writable_maps(requests: Requests) -> Rows:
 
 
 def file_completeness(
-    requests: Requests, written: Written, files: FileTable, boot: str
+    requests: Requests, written: Written, files: FileTable, boot: str, racing: Container[int]
 ) -> Iterator[FileCompleteness]:
     """Yield for each file, in each process that used it, whether the writes explain it.
 
     Args:
+        racing: files whose writes explain it by their number of bytes, at uncertain offsets.
         boot: id of the running boot; the files of another cannot be looked at.
     """
     block = requests.block
@@ -144,7 +153,7 @@ def file_completeness(
     for process, file in (divmod(pair, len(files)) for pair in pairs.tolist()):
         if file not in sizes:
             sizes[file] = final_size(files, file, boot)
-            completes[file] = is_explained(written, files, file, sizes[file])
+            completes[file] = file in racing or is_explained(written, files, file, sizes[file])
         extents = written.extents.get(file)
         yield FileCompleteness(
             path=files.paths[files.last_paths[file]],

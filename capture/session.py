@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from iotrace.capture.collector import collect, read_folder
 from iotrace.capture.fault_rings import watched_faults
@@ -33,6 +35,7 @@ from iotrace.traces.metadata import HistoryEntry
 from iotrace.traces.stores import is_remote
 from iotrace.traces.trace import Trace
 from iotrace.traces.version import tool_version
+from iotrace.traces.words import plural
 
 # Of the processes that outlive the first one, most are on their way out.
 STRAGGLERS_SECONDS = 0.3
@@ -155,7 +158,9 @@ def collected(job: Job, least_file_bytes: int = 0) -> Captured:
     job.raw_dir.mkdir(parents=True, exist_ok=True)
     trace = without_small_files(collect(job.raw_dir, job.command), least_file_bytes)
     trace = with_history(with_problems(trace, job.unseen), "capture")
-    return Captured(job.status, trace, (*job.notes, *job.unseen), job.raw_dir)
+    return Captured(
+        job.status, trace, (*job.notes, *job.unseen, *inferred_order(trace)), job.raw_dir
+    )
 
 
 def recover(raw_dir: Path) -> Trace:
@@ -191,6 +196,20 @@ def _lost_logs(raw_dir: Path) -> list[str]:
     if is_whole(raw_dir):
         return []
     return [f"the job removed the raw logs in {raw_dir}; keep them elsewhere with --raw-dir"]
+
+
+def inferred_order(trace: Trace) -> Iterator[str]:
+    """Yield how many offsets are right together, and may be swapped between writers."""
+    rows = trace.row_mask(layer="request", op="write")
+    for column, word in (("api", "posix"), ("offset_source", "inferred")):
+        codes, words = trace.codes(column)
+        rows = rows & (codes == (words.index(word) if word in words else len(words)))
+    count = int(np.count_nonzero(rows))
+    if count:
+        yield (
+            f"{plural(count, 'write')} went through descriptors that several writers share: "
+            "which of those at one time came first is not certain"
+        )
 
 
 def with_problems(trace: Trace, problems: Sequence[str]) -> Trace:

@@ -191,12 +191,12 @@ class Completeness:
         return [f"{plural(count, noun)} {what}" for count, noun, what in counts if count]
 
     def _incomplete_files(self) -> Iterable[str]:
-        return [
+        return dict.fromkeys(  # once, however many processes used it
             f"{f.path}: {f.recorded_bytes_written} bytes recorded as written, "
             + ("the file is gone" if f.final_size is None else f"final size {f.final_size}")
             for f in self.files
             if not f.complete
-        ]
+        )
 
     def _unseen(self) -> Iterable[str]:
         for p in self.processes:

@@ -84,6 +84,7 @@ REQUEST_LAYERS: Final = ("request", "replay")
 
 APIS: Final = ("posix", "stdio", "io_uring", "libaio", "mmap")
 # `inferred`: from the state of a stdio stream; the row may stand for several system calls.
+# Of a descriptor that several writers share: from all their writes, in an order that is likely.
 OFFSET_SOURCES: Final = ("argument", "tracked", "queried", "inferred")
 ENGINES: Final = (
     "torch.save",

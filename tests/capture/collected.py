@@ -18,7 +18,7 @@ def rows(trace: Trace, *names: str, **only: str) -> list[tuple[Any, ...]]:
     trace = trace.where(trace.row_mask(**only))
     columns = []
     for name in names:
-        if name in ("path", "target", "op", "engine", "name", "api"):
+        if name in ("path", "target", "op", "engine", "name", "api", "offset_source"):
             columns.append(trace.strings(name))
         else:
             valid = trace.valid(name).tolist()

@@ -1,0 +1,115 @@
+"""Writers of one descriptor: their offsets race, their bytes do not."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iotrace.capture.environment import boot_id
+from iotrace.capture.session import CaptureOptions, capture, remove_raw_dir
+from iotrace.traces.trace import Trace
+
+from .collected import collected, rows
+from .raw_log_writer import RawLogWriter
+
+CHILDREN, WRITES, WRITE_BYTES = 8, 400, 1000
+FORKED = f"""
+import os, sys
+fd = os.open("shared", os.O_CREAT | os.O_WRONLY | os.O_TRUNC | int(sys.argv[1]), 0o644)
+os.write(fd, b"head")
+for child in range({CHILDREN}):
+    if os.fork() == 0:
+        for _ in range({WRITES}):
+            os.write(fd, bytes([child + 1]) * {WRITE_BYTES})
+        os._exit(0)
+for _ in range({CHILDREN}):
+    os.wait()
+os.write(fd, b"tail")
+"""
+
+
+def raced(tmp_path: Path, size: int, *answers: Sequence[int], before: int = 0) -> Trace:
+    """Return the trace of processes that each wrote 10 bytes and were told these positions."""
+    path = tmp_path / "shared"
+    path.write_bytes(b"x" * size)
+    status = path.stat()
+    writers = []
+    for number, told in enumerate(answers):
+        writer = RawLogWriter(pid=2**22 - 1 - number, boot_id=boot_id(), pid_start_ticks=number)
+        inode = {"inode": status.st_ino, "device": status.st_dev, "size": before}
+        writer.open(1, str(path), flags=os.O_RDWR | os.O_CREAT, **inode)
+        for end in told:
+            writer.add(
+                *("write",),
+                **{"file": 1, "offset": end - 10, "length": 10, "result": 10},
+                offset_source="queried",
+            )
+        writer.end()
+        writers.append(writer)
+    return collected(tmp_path, *writers)
+
+
+def test_writes_that_raced_fill_the_file_in_the_order_of_the_answers(tmp_path: Path) -> None:
+    """The first was told where the second had moved the position to."""
+    trace = raced(tmp_path, 40, (20, 30), (20, 40))
+    found = sorted(rows(trace, "offset", "process", "offset_source", op="write"))
+    assert [(offset, source) for offset, _, source in found] == [
+        (offset, "inferred") for offset in (0, 10, 20, 30)
+    ]
+    assert {process for _, process, _ in found[:2]} == {0, 1}
+    assert [process for _, process, _ in found[2:]] == [0, 1]
+    assert trace.metadata.completeness.problems() == []
+
+
+def test_what_was_there_before_is_no_part_of_the_race(tmp_path: Path) -> None:
+    """A log that is appended to."""
+    trace = raced(tmp_path, 125, (125,), (125,), before=105)
+    assert sorted(rows(trace, "offset", op="write")) == [(105,), (115,)]
+    assert trace.metadata.completeness.problems() == []
+
+
+def test_answers_without_a_race_stay(tmp_path: Path) -> None:
+    """Nothing is inferred where all is known."""
+    trace = raced(tmp_path, 30, (10, 30), (20,))
+    assert {row for (row,) in rows(trace, "offset_source", op="write")} == {"queried"}
+    assert sorted(rows(trace, "offset", op="write")) == [(0,), (10,), (20,)]
+
+
+def test_a_race_that_cannot_be_put_in_order_is_told_once(tmp_path: Path) -> None:
+    """Somebody moved the position back as well: the bytes are all there, the places not known."""
+    trace = raced(tmp_path, 30, (20, 30), (20, 30))
+    (problem,) = trace.metadata.completeness.problems()
+    assert problem.endswith(
+        "shared: the offsets of 4 writes are not certain: they were written at the same time "
+        "through one descriptor"
+    )
+    assert sorted(rows(trace, "offset", op="write")) == [(10,), (10,), (20,), (20,)]
+
+
+def test_bytes_that_were_not_seen_are_missed_once(tmp_path: Path) -> None:
+    """One file is one problem, however many processes used it."""
+    trace = raced(tmp_path, 60, (20, 30), (20, 60))
+    (problem,) = trace.metadata.completeness.problems()
+    assert problem.endswith("shared: 0 bytes recorded as written, final size 60")
+
+
+@pytest.mark.parametrize("flags", [0, os.O_APPEND])
+def test_forked_writers_of_one_descriptor_are_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: int
+) -> None:
+    """The file says who wrote what, and no byte was written twice."""
+    monkeypatch.chdir(tmp_path)
+    captured = capture([sys.executable, "-c", FORKED, str(flags)], CaptureOptions(tmp_path / "raw"))
+    remove_raw_dir(captured.raw_dir)
+    trace = captured.trace
+    assert trace.metadata.completeness.problems() == []
+    writes = trace.where(trace.row_mask(op="write"))
+    order = np.argsort(writes.ints("offset"))
+    ends = np.cumsum(writes.ints("result")[order])
+    assert writes.ints("offset")[order].tolist() == [0, *ends[:-1].tolist()]
+    content = Path("shared").read_bytes()
+    assert ends[-1] == len(content) == CHILDREN * WRITES * WRITE_BYTES + 8
+    assert (content[:4], content[-4:]) == (b"head", b"tail")
