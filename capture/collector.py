@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -41,6 +40,7 @@ from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
 from iotrace.capture.shared_positions import put_in_order, racing_writes, uncertain_offsets
 from iotrace.capture.spans import labelling
 from iotrace.traces.errors import CaptureError
+from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.metadata import Completeness, Host, Metadata
 from iotrace.traces.trace import Column, Ints, Shapes, Strings, Trace
 from iotrace.traces.version import tool_version
@@ -122,7 +122,7 @@ def is_of_interest(log: RawLog) -> bool:
 def is_about_data(note: bytes) -> bool:
     """Return whether a note is a row of the trace."""
     try:
-        fields = json.loads(note)
+        fields = parse_foreign_json(note)
     except ValueError:
         return False
     return isinstance(fields, dict) and fields.get("layer") in DATA_LAYERS

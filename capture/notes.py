@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from iotrace.capture.clock import Clock
 from iotrace.capture.paths import normalise
 from iotrace.capture.rawlog import RawLog
+from iotrace.traces.foreign_json import parse_foreign_json
 
 _INT64 = range(-(2**63), 2**63)
 _INT32 = range(-(2**31), 2**31)
@@ -111,7 +111,7 @@ def notes_of(place: int, log: RawLog, clock: Clock) -> Iterator[Note | None]:
     threads = log.threads[rows].tolist()
     for row, thread, start_ns, end_ns in zip(rows.tolist(), threads, starts, ends, strict=True):
         try:
-            fields = json.loads(log.text(row))
+            fields = parse_foreign_json(log.text(row))
         except ValueError:
             fields = None
         is_note = isinstance(fields, dict)

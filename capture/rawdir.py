@@ -17,6 +17,7 @@ from iotrace.capture.roster import PREFIX as ROSTER_PREFIX
 from iotrace.capture.roster import ROSTER_BYTES
 from iotrace.capture.roster import SUFFIX as ROSTER_SUFFIX
 from iotrace.traces.errors import CaptureError
+from iotrace.traces.foreign_json import parse_foreign_json
 
 DESCRIPTION = "capture.json"
 # A log's header and its first chunk, see csrc/record.h: less room and a job would have no log.
@@ -139,7 +140,7 @@ def write_command(raw_dir: Path, command: Sequence[str]) -> None:
 def read_command(raw_dir: Path) -> tuple[str, ...]:
     """Return what was run, nothing if it is not known."""
     try:
-        described = json.loads((raw_dir / DESCRIPTION).read_text())
+        described = parse_foreign_json((raw_dir / DESCRIPTION).read_text())
         command = described["command"]
     except (OSError, ValueError, KeyError, TypeError):
         return ()

@@ -14,6 +14,7 @@ from iotrace.replay.probe import Capability
 from iotrace.replay.target import mount_of
 from iotrace.traces.codec import decode
 from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.foreign_json import parse_foreign_json
 
 _FILE = "probes.json"
 _VERSION = "2"  # of what a probe does: another one is not comparable
@@ -62,7 +63,7 @@ def _read() -> dict[str, object]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             return {}
-        known = json.loads(path.read_text())
+        known = parse_foreign_json(path.read_text())
     except (OSError, ValueError):
         return {}
     return known if isinstance(known, dict) else {}

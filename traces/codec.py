@@ -13,6 +13,7 @@ import typing
 from typing import Any, TypeVar
 
 from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.text import decode_path, encode_path
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ def parse_json(data: bytes) -> dict[str, Any]:
             f"the metadata takes {len(data)} bytes, more than {MAX_JSON_BYTES}: not a trace's"
         )
     try:
-        tree = json.loads(data, parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        tree = parse_foreign_json(data, parse_constant=_finite, parse_float=_finite)
+    except ValueError as error:  # UnicodeDecodeError is a ValueError
         raise TraceFormatError(
             f"the metadata is not valid JSON ({_first_line(error)}); write the trace again"
         ) from error

@@ -35,6 +35,8 @@ def read_header(path: str, emitter: Emitter) -> tuple[dict[str, Any], int]:
             if length > HEADER_MAX_BYTES:
                 raise ValueError(f"a header of {length} bytes")
             return json.loads(file.read(length)), LENGTH_BYTES + length
+    except RecursionError as error:
+        raise ValueError("a header that is nested too deeply") from error
     finally:
         emitter.resume()
 

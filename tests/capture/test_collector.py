@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from iotrace.capture.collector import collect
+from iotrace.capture.rawdir import read_command, write_command
 from iotrace.traces.errors import CaptureError
 
 from .collected import WRITE_NEW, collected, rows
@@ -147,10 +148,21 @@ def test_what_hooks_could_not_do_is_said(writer: RawLogWriter, tmp_path: Path) -
     writer.note(layer="hook", engine="dcp", bound=False, detail="no _write_item")
     writer.note(layer="hook", engine="torch.save", bound=True, detail="")
     writer.add("note", '{"layer":"tensor","name":"cut')
+    for brackets in (100, 15_000):  # no hook writes such, whoever made the log did
+        writer.add("note", '{"layer":"tensor","name":' + "[" * brackets + "]" * brackets + "}")
     notes = collected(tmp_path, writer).metadata.completeness.notes
     assert "no tensors from dcp: no _write_item" in notes
-    assert "1 notes of hooks could not be read" in notes
+    assert "3 notes of hooks could not be read" in notes
     assert not any("torch.save" in note for note in notes)
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, '{"command":' + "[" * 500 + "]" * 500 + "}"])
+def test_a_command_that_cannot_be_read_is_not_known(tmp_path: Path, text: str) -> None:
+    """A recovery takes whatever folder it is given."""
+    write_command(tmp_path, ("a", "b"))
+    assert read_command(tmp_path) == ("a", "b")
+    next(tmp_path.iterdir()).write_text(text)
+    assert read_command(tmp_path) == ()
 
 
 def test_logs_that_cannot_be_read_are_named_and_the_others_used(

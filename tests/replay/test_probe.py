@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iotrace.replay.probe import Capability, ProbePoint, probe
-from iotrace.replay.probe_cache import load_probe, save_probe
+from iotrace.replay.probe_cache import cache_folder, load_probe, save_probe
 
 from .slow_mount import slow_mount
 
@@ -56,3 +56,18 @@ def test_a_probe_that_scatters_is_soon_made_again(
     made = Capability("ext4", "/dev/x", time.time_ns() - int(hours * HOUR_NS), (point,))
     save_probe(tmp_path, made)
     assert load_probe(tmp_path) == (made if lasts else None)
+
+
+@pytest.mark.parametrize("brackets", [500, 100_000])
+def test_a_cache_that_is_nested_too_deeply_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brackets: int
+) -> None:
+    """Whatever the file holds, it is only a cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache_folder().mkdir(parents=True)
+    text = '{"x":' + "[" * brackets + "]" * brackets + "}"
+    (cache_folder() / "probes.json").write_text(text)
+    assert load_probe(tmp_path) is None
+    made = Capability("ext4", "/dev/x", time.time_ns(), (SETTLED,))
+    save_probe(tmp_path, made)
+    assert load_probe(tmp_path) == made

@@ -6,7 +6,6 @@ which is wrong where one process has a file open twice at a time; that is said.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.formats.lines import Lines, parsing
 from iotrace.traces.formats.rows import Rows, absolute, noted
 from iotrace.traces.formats.source import Source
@@ -51,8 +51,8 @@ def looks_like(source: Source) -> bool:
         return any(name.endswith(_SUFFIXES) for name in source.names)
     lines = [line for line in source.first_lines(4) if line.strip() not in ("", "[")]
     try:
-        values = [json.loads(line.rstrip().rstrip(",")) for line in lines[:1]]
-    except (ValueError, RecursionError):
+        values = [parse_foreign_json(line.rstrip().rstrip(",")) for line in lines[:1]]
+    except ValueError:
         return False
     return bool(values) and isinstance(values[0], dict) and {"ph", "pid", "cat"} <= values[0].keys()
 
@@ -80,7 +80,7 @@ def _events(path: Path) -> Iterator[tuple[Lines, Mapping[str, Any]]]:
         if text in ("", "[", "]"):
             continue
         with parsing(lines, "DFTracer log"):
-            event = json.loads(text)
+            event = parse_foreign_json(text)
             if not isinstance(event, dict):
                 raise ValueError("no object")
         yield lines, event

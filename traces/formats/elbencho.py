@@ -6,7 +6,6 @@ that the worker has opened last, or `/elbencho/fd-N` where it has opened none.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.formats.lines import Lines, parsing
 from iotrace.traces.formats.rows import Rows, absolute, noted
 from iotrace.traces.formats.source import Source
@@ -49,8 +49,8 @@ class _Begun(NamedTuple):
 def looks_like(source: Source) -> bool:
     """Return whether the first line is of an operations log."""
     try:
-        value = json.loads(next(source.first_lines(1), ""))
-    except (ValueError, RecursionError):
+        value = parse_foreign_json(next(source.first_lines(1), ""))
+    except ValueError:
         return False
     return isinstance(value, dict) and value.keys() >= _KEYS
 
@@ -66,7 +66,7 @@ def read(path: Path) -> Trace:
     for text in lines:
         if text.strip():
             with parsing(lines, "elbencho operations log"):
-                event = json.loads(text)
+                event = parse_foreign_json(text)
                 log.take(event, str(event["op_name"]))
     if not lines.number:
         raise TraceFormatError(f"{path} is empty; `elbencho --opslog` writes one")

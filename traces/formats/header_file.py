@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.formats.piece import Piece, sizes
 
 LENGTH_BYTES = 8
@@ -41,10 +41,7 @@ def read_header(file: BinaryIO) -> tuple[dict[str, Any], int]:
     length = int.from_bytes(file.read(LENGTH_BYTES), "little")
     if length > HEADER_MAX_BYTES:
         raise ValueError(f"a header of {length} bytes")
-    try:
-        header = json.loads(file.read(length))
-    except RecursionError as error:
-        raise ValueError("a header that is nested too deeply") from error
+    header = parse_foreign_json(file.read(length))
     if not isinstance(header, dict):
         raise ValueError("a header that is no object")
     return header, LENGTH_BYTES + length

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.formats.piece import ITEM_BYTES, Piece, first_byte, sizes
 from iotrace.traces.formats.torch_file import zip_pieces
 
@@ -36,11 +37,9 @@ def _manifest(folder: Path) -> Mapping[str, Any]:
         raise ValueError(f"metadata of {path.stat().st_size} bytes")
     text = path.read_text("utf-8")
     try:
-        value = json.loads(text)
+        value = parse_foreign_json(text)
     except json.JSONDecodeError:
         value = _yaml(path, text)
-    except RecursionError as error:
-        raise ValueError("metadata that are nested too deeply") from error
     manifest = value.get("manifest") if isinstance(value, dict) else None
     if not isinstance(manifest, dict):
         raise ValueError("no manifest in the metadata")

@@ -7,7 +7,6 @@ strings may be in any byte: of the file as it is, of each page unpacked, of the 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 
 from iotrace.traces import metadata as metadata_types
 from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.location import locate, one_line
 from iotrace.traces.metadata import Host, Metadata
 from iotrace.traces.parquet_pages import chunks, footer, pages, unpack
@@ -289,7 +289,7 @@ def _outside_columns(described: pq.FileMetaData, search: _Search) -> Iterator[Le
         if key != METADATA_KEY:
             yield Leftover("a key of the file", key.decode(errors="replace"))
             continue
-        said = "\0".join(_strings(json.loads(value)))
+        said = "\0".join(_strings(parse_foreign_json(value)))
         yield from search.in_text("the metadata", said.encode("utf-8", "surrogatepass"))
 
 

@@ -1,0 +1,41 @@
+"""JSON that others wrote, by accident or by malice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+MAX_DEPTH = 64  # of what any program writes; who walks such a tree may do so by calling itself
+
+
+def parse_foreign_json(
+    data: str | bytes,
+    parse_float: Callable[[str], Any] | None = None,
+    parse_constant: Callable[[str], Any] | None = None,
+) -> Any:
+    """Return the value in `data`, nested by `MAX_DEPTH` at most.
+
+    Args:
+        data: one JSON text; bytes are UTF-8, UTF-16 or UTF-32.
+        parse_float, parse_constant: as of `json.loads`.
+
+    Raises:
+        ValueError: `data` is no JSON, or nested too deeply.
+    """
+    try:
+        tree = json.loads(data, parse_float=parse_float, parse_constant=parse_constant)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [item for value in level for item in _items(value) if type(item) in (dict, list)]
+        if not level:
+            return tree
+    raise ValueError("nested too deeply")
+
+
+def _items(value: Any) -> Any:
+    if type(value) is dict:
+        return value.values()
+    return value if type(value) is list else ()
