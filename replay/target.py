@@ -1,6 +1,7 @@
 """The directory replayed into: its file system, and what direct I/O and eviction do there."""
 
 import ctypes
+import errno
 import mmap
 import os
 import tempfile
@@ -46,7 +47,8 @@ def probe_target(directory: Path) -> Target:
         payload = mmap.mmap(-1, _PROBE_BYTES)  # aligned to pages
         offset_alignment = _direct_alignment(probe.fileno())
         refusal, effective = _try_direct(probe.name, payload)
-        os.pwrite(probe.fileno(), payload, 0)
+        if os.pwrite(probe.fileno(), payload, 0) < _PROBE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(probe.fileno())
         os.posix_fadvise(probe.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         evicts = resident_bytes(probe.fileno()) < _PROBE_BYTES // 2

@@ -71,6 +71,28 @@ def check_io_uring(cause: str | None, liburing_version: str) -> Check:
     )
 
 
+def check_storage(root: Path, mount: Mount, target: Target | OSError) -> list[Check]:
+    """Report what replays into `root` can expect.
+
+    Args:
+        target: what was found by writing there, or why nothing can be written.
+    """
+    if not isinstance(target, OSError):
+        return [check_file_system(root, mount), check_direct(target), check_eviction(target)]
+    return [
+        Check(
+            "file system",
+            Status.FAIL,
+            f"no probe of 1 MiB can be written to {root}: {target.strerror or target}",
+            "replays and captures need one that can: give --root on it",
+        ),
+        *(
+            Check(name, Status.NOTE, "not tried: nothing can be written there")
+            for name in ("O_DIRECT", "cold reads")
+        ),
+    ]
+
+
 def check_direct(target: Target) -> Check:
     """Report whether an aligned O_DIRECT write succeeds, and what it asks for."""
     name = "O_DIRECT"

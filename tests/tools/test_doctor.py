@@ -1,7 +1,9 @@
 """`iotrace doctor` on the machine that runs the tests."""
 
+import errno
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -121,3 +123,26 @@ def test_the_self_test_leaves_nothing_behind(
     done = iotrace("doctor", "--root", tmp_path)
     assert done.returncode == 0
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("options", "error"), [("ro", errno.EROFS), ("size=64k", errno.ENOSPC)])
+def test_a_folder_that_takes_no_file_fails_a_check_and_no_other(
+    tmp_path: Path, options: str, error: int
+) -> None:
+    """What else works here is still worth knowing."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a file system needs root")
+    try:
+        done = iotrace("doctor", "--root", folder, "--json", "-")
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    found = json.loads(done.stdout)
+    assert [check["name"] for check in found["checks"]] == NAMES
+    (failed,) = (check for check in found["checks"] if check["status"] == "fail")
+    assert failed["name"] == "file system"
+    assert os.strerror(error) in failed["detail"]
+    assert "--root" in failed["remedy"]

@@ -13,20 +13,18 @@ from rich.text import Text
 from iotrace.capture.mounts import find_mounts
 from iotrace.capture.preload import library_path
 from iotrace.replay.loop import liburing_version, probe_uring
-from iotrace.replay.target import probe_target
+from iotrace.replay.target import Target, probe_target
 from iotrace.tools.arguments import ForceOption, JsonOption, root_option
 from iotrace.tools.checkup import (
     Check,
     Status,
-    check_direct,
-    check_eviction,
-    check_file_system,
     check_io_uring,
     check_kernel,
     check_memlock,
     check_preload,
     check_python,
     check_shared_memory,
+    check_storage,
 )
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.render import Terminal, facts
@@ -67,14 +65,16 @@ def doctor(
 def examine(root: Path, python: str) -> list[Check]:
     """Return all findings about this machine, the storage of `root` and the torch of `python`."""
     (mount,) = find_mounts([f"{root}/file"], host=0)
-    target = probe_target(root)
+    target: Target | OSError
+    try:
+        target = probe_target(root)
+    except OSError as error:  # read-only, full, or another user's
+        target = error
     return [
         check_python(),
         check_kernel(),
         check_io_uring(probe_uring(), liburing_version()),
-        check_file_system(root, mount),
-        check_direct(target),
-        check_eviction(target),
+        *check_storage(root, mount, target),
         check_memlock(),
         check_shared_memory(),
         check_preload(library_path()),
