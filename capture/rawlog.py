@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.traces.errors import CaptureError
+from iotrace.traces.location import RAW_LOGS_SUFFIX
 
 MAGIC = 0x31474F4C52544F49
 VERSION = 2
-SUFFIX = ".raw"
+SUFFIX = RAW_LOGS_SUFFIX
 
 RECORD = np.dtype(
     [

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -20,6 +21,9 @@ from iotrace.traces.stores import (
     shown,
     told,
 )
+
+# Of the raw logs of a capture, and of the folder beside the trace that holds them meanwhile.
+RAW_LOGS_SUFFIX = ".raw"
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,13 @@ def _traces(names: Iterable[str], folder: str | Path) -> list[str]:
 
 
 def _missing(location: str | Path) -> TraceFormatError:
+    raw_logs = Path(f"{location}{RAW_LOGS_SUFFIX}")
+    if isinstance(location, Path) and next(raw_logs.glob(f"*{RAW_LOGS_SUFFIX}"), None):
+        return StoreError(
+            f"{shown(location)} is not there, the raw logs of its capture are; if that has ended, "
+            f"make it of them with `iotrace recover {quote(str(raw_logs))} "
+            f"-o {quote(str(location))}`"
+        )
     return StoreError(
         f"{shown(location)} does not exist; check the name, or make a trace with `iotrace capture`"
     )

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -199,6 +200,23 @@ def test_a_trace_that_does_not_fit_the_disk_leaves_the_raw_logs(tmp_path: Path) 
     finally:
         subprocess.run(["umount", str(full)], check=True)
     assert iotrace("recover", raw, "-o", tmp_path / "t.parquet").returncode == 0
+
+
+def test_a_trace_whose_capture_was_killed_is_shown_the_way(tmp_path: Path) -> None:
+    """Who asks for it is told how to make it, with a line that works."""
+    trace = tmp_path / "a trace.parquet"
+    raw = tmp_path / "a trace.parquet.raw"
+    raw.mkdir()
+    assert_one_line_error(iotrace("show", trace), 2, "does not exist", "iotrace capture")
+    raw.rmdir()
+    job = writer(tmp_path / "out.bin")
+    options = ("-o", tmp_path / "t.parquet", "--raw-dir", raw, "--keep-raw")
+    assert iotrace("capture", *options, "--", *job).returncode == 0
+    done = iotrace("show", trace)
+    line = f"iotrace recover '{raw}' -o '{trace}'"
+    assert_one_line_error(done, 2, f"{trace} is not there", f"`{line}`")
+    assert iotrace(*shlex.split(line)[1:]).returncode == 0
+    assert "97.7 KiB" in iotrace("show", trace).stdout
 
 
 def test_recover_of_a_folder_without_raw_logs_is_refused(tmp_path: Path) -> None:
