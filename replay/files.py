@@ -20,8 +20,10 @@ Mask = npt.NDArray[np.bool_]
 EXTENT = np.dtype(
     [("file", "<i4"), ("source", "<i4"), ("offset", "<i8"), ("origin", "<i8"), ("length", "<i8")]
 )
-# fallocate modes (linux/falloc.h): the size stays as it is with KEEP_SIZE.
+# fallocate modes (linux/falloc.h): the size stays as it is with KEEP_SIZE, and bytes read as zeros
+# after PUNCH_HOLE and ZERO_RANGE.
 KEEP_SIZE = 0x01
+_ZEROING = 0x02 | 0x10
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,11 @@ def resets_of(requests: Rows) -> npt.NDArray[np.bool_]:
     empties = os.O_TRUNC | os.O_EXCL
     opens = (requests["op"] == Op.OPEN) & (requests["flags"] & empties != 0)
     return np.asarray(opens | (requests["op"] == Op.TRUNCATE))
+
+
+def zeroes_of(requests: Rows | np.void) -> npt.NDArray[np.bool_]:
+    """Return which requests make a range of their file read as zeros."""
+    return np.asarray((requests["op"] == Op.ALLOCATE) & (requests["flags"] & _ZEROING != 0))
 
 
 def empties_of(requests: Rows) -> npt.NDArray[np.bool_]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from iotrace.replay.build import plan_from_trace
+from iotrace.replay.files import zeroes_of
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import HOLE, NEIGHBOUR, PADDING, PAST_END, STALE
 from iotrace.replay.plan import Plan
@@ -30,6 +31,8 @@ _KINDS = {
     STALE: "stale",
 }
 _STEP_NS = 1000
+_PUNCH = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE, which goes with FALLOC_FL_KEEP_SIZE
+_BY_HANDLE = ("open", "read", "write", "allocate", "punch", "truncate", "sync", "close")
 _UNSEEN = 1_000_000  # numbers from here on: files that no open is known of
 
 
@@ -38,9 +41,10 @@ def sketch_trace(text: str) -> Trace:
 
     A line is `OP PATH [ARGUMENTS] [-> RESULT]`: `open a w+create+trunc`,
     `open b r as a` (a link to that file), `write a OFFSET LENGTH`, `read a OFFSET LENGTH -> 17`,
-    `truncate a SIZE`, `rename a b`, `sync a`, `close a`, `unlink a`, `mkdir d`. Each line takes
-    500 ns, 1 us after the last; `step N`, `thread N` and `process N` set what follows.
-    A request goes through the open of its own thread, or else the last one.
+    `truncate a SIZE`, `punch a OFFSET LENGTH` (a hole), `rename a b`, `sync a`, `close a`,
+    `unlink a`, `mkdir d`. Each line takes 500 ns, 1 us after the last; `step N`, `thread N` and
+    `process N` set what follows. A request goes through the open of its own thread, or else the
+    last one.
     """
     rows = list(_parse(text.splitlines()))
     count = len(rows)
@@ -98,6 +102,9 @@ def _parse(lines: Iterable[str]) -> Iterable[dict[str, int | str]]:
             row["flags"] = sum(_FLAGS[word] for word in words[2].split("+"))
         elif words[0] in ("read", "write", "allocate"):
             row["offset"], row["length"] = int(words[2]), int(words[3])
+        elif words[0] == "punch":
+            row["op"], row["flags"] = "allocate", _PUNCH
+            row["offset"], row["length"] = int(words[2]), int(words[3])
         elif words[0] == "truncate":
             row["length"] = int(words[2])
         elif words[0] in ("rename", "link"):
@@ -107,7 +114,10 @@ def _parse(lines: Iterable[str]) -> Iterable[dict[str, int | str]]:
                 for (process, thread, name), number in opened.items()
                 if (process, name) == (state["process"], words[1])
             }
-        if words[0] in ("open", "read", "write", "allocate", "truncate", "sync", "close"):
+        if words[0] in (
+            *("open", "read", "write", "allocate"),
+            *("punch", "truncate", "sync", "close"),
+        ):
             row["file"] = opened.setdefault(key, _UNSEEN + len(opened))
         moved = row["length"] if words[0] in ("read", "write") else 0
         row["result"] = int(result) if result else moved
@@ -131,7 +141,7 @@ def request_lines(plan: Plan, first: int | None = None) -> list[str]:
 
 
 def _line(plan: Plan, row: np.void) -> str:
-    op = Op(int(row["op"])).name.lower()
+    op = "punch" if zeroes_of(row) else Op(int(row["op"])).name.lower()
     name = plan.files[row["file"]].path if row["path"] < 0 and row["file"] >= 0 else ""
     words = [op, plan.paths[row["path"]] if row["path"] >= 0 else name]
     if row["op"] == Op.OPEN:

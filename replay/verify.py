@@ -4,11 +4,11 @@ import os
 
 import numpy as np
 
-from iotrace.replay.files import EXTENT, resets_of
-from iotrace.replay.intervals import unions
+from iotrace.replay.files import EXTENT, resets_of, zeroes_of
+from iotrace.replay.intervals import first_claims, unions
 from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape, check_file, open_beneath
-from iotrace.replay.pieces import Ints, Rows, request_index, spread
+from iotrace.replay.pieces import PADDING, Ints, Rows, request_index, spread
 from iotrace.replay.plan import Plan
 from iotrace.traces.words import plural
 
@@ -18,14 +18,16 @@ _NO_LIMIT = np.iinfo(np.int64).max
 def find_mismatch(plan: Plan, tape: Tape, root_fd: int) -> str | None:
     """Compare every written file with the plan; return the first difference in words.
 
-    Sizes and the payload of every written extent are compared, as read back from storage.
+    Sizes, the payload of every written extent, and the zeros where bytes were cut off or punched
+    out are compared, as read back from storage.
 
     Args:
         plan: what was replayed.
         tape: its payload.
         root_fd: the directory it was replayed in.
     """
-    extents = written_extents(plan)
+    extents = np.concatenate([written_extents(plan), zeroed_extents(plan)])
+    extents = extents[np.lexsort((extents["offset"], extents["file"]))]
     bounds = np.searchsorted(extents["file"], np.arange(len(plan.files) + 1))
     for file, spec in enumerate(plan.files):
         if not spec.written or spec.final_path is None:
@@ -75,12 +77,56 @@ def _first_wrong(tape: Tape, fd: int, offset: int, length: int, source: int, ori
 def written_extents(plan: Plan) -> Rows:
     """Return what must lie in the files after the run: EXTENT rows by file and offset.
 
-    `source` and `origin` are recorded file and offset. What a later truncation cut off is left
-    out.
+    `source` and `origin` are recorded file and offset. What a later truncation cut off, or a hole
+    was punched into later, is left out.
+    """
+    left = _left(plan.requests, *_written(plan))
+    return _joined(left[np.lexsort((left["offset"], left["file"]))])
+
+
+def zeroed_extents(plan: Plan) -> Rows:
+    """Return what must be zeros after the run, where bytes were: EXTENT rows, `source` PADDING.
+
+    They were cut off or punched out, and have not been written since.
     """
     rows = plan.requests
-    index = np.flatnonzero(rows["op"] == Op.WRITE)
-    writes = rows[index]
+    written, at = _written(plan)
+    before = plan.initial_extents()
+    cuts = np.flatnonzero((resets_of(rows) | zeroes_of(rows)) & (rows["file"] >= 0))
+    first = np.full(len(plan.files), len(rows))
+    np.minimum.at(first, written["file"], at)
+    first[before["file"]] = -1
+    cuts = cuts[cuts > first[rows["file"][cuts]]]
+    if not len(cuts):
+        return written[:0]
+    there = np.concatenate([written, before])
+    at = np.concatenate([at, np.full(len(before), -1)])
+    chosen = np.isin(there["file"], rows["file"][cuts])
+    there, at = there[chosen], at[chosen]
+    file, start, end = unions(
+        there["file"].astype(np.int64), there["offset"], there["offset"] + there["length"]
+    )
+    end = np.minimum(end, plan.files.final_bytes[file])
+    some = start < end
+    file, start, end = file[some], start[some], end[some]
+    kept = _left(rows, there, at)
+    file, start, end, claim = first_claims(
+        np.concatenate([kept["file"].astype(np.int64), file]),
+        np.concatenate([kept["offset"], start]),
+        np.concatenate([kept["offset"] + kept["length"], end]),
+        np.repeat([0, 1], [len(kept), len(file)]),
+    )
+    lost = np.flatnonzero(claim == 1)
+    zeros = np.zeros(len(lost), EXTENT)
+    zeros["file"], zeros["source"] = file[lost], PADDING
+    zeros["offset"], zeros["length"] = start[lost], (end - start)[lost]
+    return zeros
+
+
+def _written(plan: Plan) -> tuple[Rows, Ints]:
+    """Return the payload of every write as EXTENT rows, and the request that writes each."""
+    index = np.flatnonzero(plan.requests["op"] == Op.WRITE)
+    writes = plan.requests[index]
     line = plan.pieces[spread(writes["first_piece"], writes["piece_count"].astype(np.int64))]
     owner = request_index(writes)
     ends = np.cumsum(line["length"])
@@ -89,10 +135,42 @@ def written_extents(plan: Plan) -> Rows:
     extents["file"] = writes["file"][owner]
     extents["source"], extents["origin"] = line["file"], line["offset"]
     extents["offset"] = writes["offset"][owner] + ends - line["length"] - begin[owner]
-    room = _sizes_after(rows, index)[owner] - extents["offset"]
-    extents["length"] = np.minimum(line["length"], room.clip(0))
-    extents = extents[(extents["source"] >= 0) & (extents["length"] > 0)]
-    return _joined(extents[np.lexsort((extents["offset"], extents["file"]))])
+    extents["length"] = line["length"]
+    payload = (extents["source"] >= 0) & (extents["length"] > 0)
+    return extents[payload], index[owner[payload]]
+
+
+def _left(rows: Rows, extents: Rows, at: Ints) -> Rows:
+    """Return what is left of extents, written by requests `at`, at the end of the run."""
+    extents = extents.copy()
+    room = _sizes_after(rows, at) - extents["offset"]
+    extents["length"] = np.minimum(extents["length"], room.clip(0))
+    extents, at = extents[extents["length"] > 0], at[extents["length"] > 0]
+    punches = np.flatnonzero(zeroes_of(rows))
+    punched = np.isin(extents["file"], rows["file"][punches])
+    if not punched.any():
+        return extents
+    parts = _unpunched(rows, extents[punched], at[punched], punches)
+    return np.concatenate([extents[~punched], parts])
+
+
+def _unpunched(rows: Rows, extents: Rows, at: Ints, punches: Ints) -> Rows:
+    """Return the parts of extents, written by requests `at`, that none of `punches` hits later."""
+    holes = rows[punches]
+    file = np.concatenate([extents["file"], holes["file"]]).astype(np.int64)
+    start = np.concatenate([extents["offset"], holes["offset"]])
+    end = start + np.concatenate([extents["length"], holes["length"]])
+    # The last request that touches a byte has the lowest claim on it; of equal ones, any.
+    order = np.argsort(-np.concatenate([at, punches]), kind="stable")
+    claim = np.empty(len(order), np.int64)
+    claim[order] = np.arange(len(order))
+    _, start, end, claim = first_claims(file, start, end, claim)
+    owner = order[claim]
+    lasts = owner < len(extents)
+    parts, start, end = extents[owner[lasts]], start[lasts], end[lasts]
+    parts["origin"] += start - parts["offset"]
+    parts["offset"], parts["length"] = start, end - start
+    return parts
 
 
 def unproved_bytes(plan: Plan) -> int:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.replay.job import MAX_OFFSET_BYTES, Op
+from iotrace.replay.files import zeroes_of
+from iotrace.replay.job import MAX_OFFSET_BYTES
 from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.transforms.layout import Layout
 from iotrace.replay.transforms.move import Move
@@ -13,8 +14,6 @@ from iotrace.traces.errors import PlanError
 
 LAYOUTS = ("rank", "host", "shared")
 STRIPE_BYTES = 1 << 20
-# fallocate modes after which bytes read as zeros (PUNCH_HOLE, ZERO_RANGE).
-_ZEROING = 0x02 | 0x10
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def _wanted(plan: Plan) -> tuple[Wanted, tuple[Note, ...]]:
     rows = plan.requests
     data = np.flatnonzero(plan.is_data() & (rows["length"] > 0))
     stays = np.zeros(len(plan.files) + 1, np.bool_)
-    stays[rows["file"][(rows["op"] == Op.ALLOCATE) & (rows["flags"] & _ZEROING != 0)]] = True
+    stays[rows["file"][zeroes_of(rows)]] = True
     count = int(stays[:-1].sum())
     note = Note("files with holes punched, not aggregated", count)
     return Wanted.of(plan, data[~stays[rows["file"][data]]]), (note,) if count else ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from iotrace.replay.files import KEEP_SIZE
+from iotrace.replay.files import KEEP_SIZE, zeroes_of
 from iotrace.replay.job import Fence, Job, Op
 from iotrace.replay.plan import Plan
 from iotrace.replay.schedule import Schedule
@@ -151,6 +151,8 @@ class Model:
         if not row["flags"] & KEEP_SIZE:
             end = int(row["offset"] + row["length"])
             self._resize(inode, max(end, len(self.inodes[inode])))
+        if zeroes_of(row):
+            self.inodes[inode][row["offset"] : row["offset"] + row["length"]] = ZERO
 
 
 def run_in_order(plan: Plan) -> Model:

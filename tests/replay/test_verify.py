@@ -1,0 +1,88 @@
+"""What must be in the files after a run: the last writes, and zeros where bytes were taken away."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iotrace.replay.loop import Tape
+from iotrace.replay.sketch import sketch
+from iotrace.replay.transforms.coalesce import Coalesce
+from iotrace.replay.transforms.direct import Direct
+from iotrace.replay.verify import find_mismatch, written_extents, zeroed_extents
+
+from .model import ZERO, run_in_order, token
+from .session_run import run
+from .test_laws import law
+
+PLACES = st.integers(0, 40).map(lambda n: 100 * n)
+LENGTHS = st.integers(1, 12).map(lambda n: 100 * n)
+CHANGES = st.one_of(
+    st.builds("write a {} {}".format, PLACES, LENGTHS),
+    st.builds("punch a {} {}".format, PLACES, LENGTHS),
+    st.builds("truncate a {}".format, PLACES),
+    st.just("close a\nopen a rw+create+trunc"),
+)
+
+
+@law
+@given(st.lists(CHANGES, min_size=1, max_size=12), st.booleans(), st.booleans())
+def test_every_byte_is_expected_as_it_is_left(
+    changes: list[str], there: bool, direct: bool
+) -> None:
+    """Payload where it was written last, zeros where it was taken away, in order of time."""
+    begin = ["open a rw", "read a 0 3000"] if there else ["open a rw+create"]
+    plan = sketch("\n".join([*begin, *changes, "close a"]))
+    plan = Direct(512)(Coalesce(2048)(plan)) if direct else plan
+    content = run_in_order(plan).content(0)
+    assert content is not None
+    known = np.zeros(len(content), np.bool_)
+    for extent in written_extents(plan):
+        own = slice(extent["offset"], extent["offset"] + extent["length"])
+        wanted = token(extent["source"], extent["origin"], extent["length"])
+        assert np.array_equal(content[own], wanted)
+        known[own] = True
+    written = known.copy()
+    for extent in zeroed_extents(plan):
+        own = slice(extent["offset"], extent["offset"] + extent["length"])
+        assert (content[own] == ZERO).all()
+        assert extent["offset"] + extent["length"] <= len(content)
+        assert not known[own].any()
+        known[own] = True
+    if not there:  # what a read found there before is not compared
+        assert (written | (content == ZERO)).all()
+
+
+WRITE = "open a rw+create\nwrite a 0 65536\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "zeros"),
+    [
+        (WRITE + "punch a 4096 8192\nclose a", [(4096, 8192)]),
+        (WRITE + "punch a 4096 8192\nwrite a 8000 100\nclose a", [(4096, 3904), (8100, 4188)]),
+        (WRITE + "truncate a 100\ntruncate a 50000\nwrite a 40000 10\nclose a",
+         [(100, 39900), (40010, 9990)]),
+        (WRITE + "close a\nopen a w+create+trunc\nwrite a 60000 10\nclose a", [(0, 60000)]),
+    ],
+)  # fmt: skip
+def test_zeros_are_proven(tmp_path: Path, text: str, zeros: list[tuple[int, int]]) -> None:
+    """A hole is as much of a file as its bytes: one that is not there is found."""
+    plan = sketch(text)
+    found = zeroed_extents(plan)
+    assert list(zip(found["offset"].tolist(), found["length"].tolist(), strict=True)) == zeros
+    outcome = run(plan, tmp_path, verify=True, keep=True)
+    assert outcome.errors == ()
+    assert outcome.verified is True
+    folder = Path(str(outcome.workspace))
+    with (folder / "a").open("r+b") as file:
+        file.seek(zeros[-1][0] + 5)
+        file.write(b"x")
+    root_fd = os.open(folder, os.O_DIRECTORY)
+    with Tape(1 << 20) as tape:
+        told = find_mismatch(plan, tape, root_fd)
+    os.close(root_fd)
+    assert told == f"a: 1 byte differs, first at {zeros[-1][0] + 5:,}"
