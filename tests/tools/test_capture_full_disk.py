@@ -131,6 +131,17 @@ def test_raw_logs_go_elsewhere_if_their_disk_has_no_room(
     assert os.listdir(full) == []
 
 
+def test_an_empty_trace_that_finds_no_room_leaves_nothing(disk: Disk, tmp_path: Path) -> None:
+    """There is nothing to recover, and the line does not say so."""
+    full, raw = disk("4k"), tmp_path / "raw"
+    (full / "ballast").write_bytes(bytes(4096))
+    options = ("-o", full / "t.parquet", "--raw-dir", raw)
+    done = iotrace("capture", *options, "--", "true")
+    assert_one_line_error(done, 1, FULL, "no request was recorded", "capture again")
+    assert os.listdir(full) == ["ballast"]
+    assert not raw.exists()
+
+
 def test_a_list_of_processes_that_is_cut_short_is_told(tmp_path: Path) -> None:
     """It may have held a process that could make no log."""
     raw, again = tmp_path / "raw", tmp_path / "again.parquet"

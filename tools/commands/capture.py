@@ -100,7 +100,10 @@ def capture(
         write_trace(captured.trace, output, force=force)
     except (OSError, MemoryError, CaptureError, OutputExistsError, StoreError) as error:
         cause = getattr(error, "strerror", None) or str(error) or "out of memory"
-        raise TraceNotWrittenError(job, cause) from error
+        failure = TraceNotWrittenError(job, cause)
+        if not session.has_logs(job.raw_dir):
+            session.remove_raw_dir(job.raw_dir)
+        raise failure from error
     if not raw.keep_raw:
         session.remove_raw_dir(captured.raw_dir)
     if not quiet:
