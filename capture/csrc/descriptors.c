@@ -19,6 +19,7 @@ typedef _Atomic(struct open_file *) entry;
 struct open_file ignored_file = {.kind = FILE_IGNORED};
 struct open_file other_file = {.kind = FILE_OTHER};
 static struct open_file unknown_file = {.kind = FILE_UNKNOWN};
+static struct open_file unseen_file = {.kind = FILE_UNSEEN};
 
 static struct {
 	_Atomic(entry *) pages[PAGES];
@@ -27,6 +28,7 @@ static struct {
 	struct stack free_files;
 	_Atomic uint32_t sharings;  /* events after which open files may be shared */
 	_Atomic uint32_t last_fork; /* the last of them that shared all */
+	_Atomic bool has_guests;    /* other processes may run in this memory meanwhile */
 } table;
 
 /* --- the pool of open files -------------------------------------------- */
@@ -210,17 +212,26 @@ static struct open_file *classify(int fd)
 	return file;
 }
 
+/* Instead of a file that no entry can hold. */
+static struct open_file *unseen(struct open_file *file)
+{
+	if (file->kind != FILE_RECORDED)
+		return file;
+	release(file);
+	return &unseen_file;
+}
+
 static __attribute__((noinline)) struct open_file *resolve(int fd)
 {
 	struct open_file *file, *expected = NULL;
 	entry *at;
 
-	if (log_is_borrowed()) /* the descriptors of a vfork child are not its parent's */
-		return &unknown_file;
 	file = classify(fd);
+	if (log_is_borrowed()) /* the descriptors of a vfork child are not its parent's */
+		return unseen(file);
 	at = entry_made(fd);
 	if (!at || file == &unknown_file)
-		return file->kind == FILE_RECORDED ? &unknown_file : file;
+		return unseen(file);
 	if (atomic_compare_exchange_strong(at, &expected, file))
 		return file;
 	release(file);
@@ -231,7 +242,14 @@ struct open_file *descriptor_file(int fd)
 {
 	struct open_file *file = descriptor_known(fd);
 
+	if (unlikely(table.has_guests) && log_is_borrowed())
+		return resolve(fd);
 	return likely(file != NULL) ? file : resolve(fd);
+}
+
+void descriptors_have_guests(void)
+{
+	table.has_guests = true;
 }
 
 /* --- sharing ----------------------------------------------------------- */

@@ -18,6 +18,7 @@ enum file_kind {
 	FILE_IGNORED, /* left out by scope */
 	FILE_OTHER,   /* pipe, socket, terminal, folder, /proc */
 	FILE_UNKNOWN, /* could not be resolved */
+	FILE_UNSEEN,  /* there is no way to record it; its requests are counted */
 };
 
 struct record;
@@ -41,6 +42,13 @@ struct open_file *descriptor_file(int fd);
 
 /* The same, without resolving: NULL when not known. */
 struct open_file *descriptor_known(int fd);
+
+/*
+ * From now on another process may run in this memory beside this one, with
+ * descriptors of its own and the storage of one of our threads: nothing of it
+ * can be recorded.
+ */
+void descriptors_have_guests(void);
 
 /* A new open file, or NULL without memory; belongs to the one descriptor it is put in. */
 struct open_file *open_file_new(uint32_t flags);

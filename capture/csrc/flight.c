@@ -70,6 +70,8 @@ void flight_begin(const void *block, enum record_api api, enum record_op op, int
 	struct open_file *file = descriptor_file(fd);
 	struct flight flight = {.fd = fd};
 
+	if (file->kind == FILE_UNSEEN && !request_is_paused())
+		LOG_COUNT(unknown_descriptors, 1);
 	if (file->kind != FILE_RECORDED || request_is_paused())
 		return;
 	record.api = (uint8_t)api;

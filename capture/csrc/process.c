@@ -181,7 +181,7 @@ static int run_child(void *argument)
 	return status;
 }
 
-/* A child with memory of its own; others are threads, or make way for a program. */
+/* A child with memory of its own is recorded, one in ours is not; others are threads. */
 EXPORT int clone(int (*function)(void *), void *stack, int flags, void *argument, ...)
 {
 	struct start start = {function, argument};
@@ -194,6 +194,8 @@ EXPORT int clone(int (*function)(void *), void *stack, int flags, void *argument
 	tls = va_arg(list, void *);
 	child_tid = va_arg(list, pid_t *);
 	va_end(list);
+	if (capture_is_on && (flags & (CLONE_VM | CLONE_THREAD | CLONE_VFORK)) == CLONE_VM)
+		descriptors_have_guests();
 	if (!capture_is_on || !function || flags & CLONE_VM)
 		return real.clone(function, stack, flags, argument, parent_tid, tls, child_tid);
 	before_fork();

@@ -80,8 +80,12 @@ static void count_unrecorded(const struct open_file *file, enum record_op op, ss
 {
 	bool reads = op == OP_READ;
 
-	if (result <= 0)
+	if (result <= 0 || file->kind == FILE_UNKNOWN) /* which is counted when it is met */
 		return;
+	if (file->kind == FILE_UNSEEN) {
+		LOG_COUNT(unknown_descriptors, 1);
+		return;
+	}
 	if (file->kind == FILE_RECORDED && reads)
 		LOG_COUNT(own_bytes_read, (uint64_t)result); /* paused by a hook of ours */
 	else if (file->kind == FILE_OTHER)

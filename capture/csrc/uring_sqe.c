@@ -27,8 +27,10 @@ static struct record started(enum record_op op, uint64_t start_ns)
  */
 static const struct record *append(struct uring_file file, struct record *record)
 {
-	if (file.kind == FILE_UNKNOWN && !file.file && !request_is_paused())
-		LOG_COUNT(unknown_descriptors, 1); /* a slot that was not seen to be filled */
+	bool is_empty_slot = file.kind == FILE_UNKNOWN && !file.file; /* not seen to be filled */
+
+	if ((is_empty_slot || file.kind == FILE_UNSEEN) && !request_is_paused())
+		LOG_COUNT(unknown_descriptors, 1);
 	if (file.kind != FILE_RECORDED || request_is_paused())
 		return NULL;
 	record->file = file.number;

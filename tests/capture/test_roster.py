@@ -157,6 +157,19 @@ def test_a_process_made_without_libc_is_no_gap(job: Path, how: str) -> None:
     assert found.unaccounted_bytes_written == 0
 
 
+@pytest.mark.parametrize(
+    ("how", "own"),
+    [("memory", 10_001), ("memory and files", 10_000), ("vfork", 10_000), ("no child", 10_000)],
+)
+def test_a_process_in_the_memory_of_another_is_no_part_of_it(job: Path, how: str, own: int) -> None:
+    """It has descriptors of its own, and no thread whose requests could be told apart."""
+    build(job, "clones", "clones.c")
+    found = completeness("./clones", how)
+    assert "20 requests on descriptors that could not be resolved" in found.problems()
+    assert [p.recorded_bytes_written for p in found.processes] == [own]
+    assert found.unaccounted_bytes_written == (0 if how == "no child" else 200_000)
+
+
 @pytest.mark.parametrize("finds", ["subprocess.run(c)", "os.posix_spawn(c[0], c, {}); os.wait()"])
 @pytest.mark.parametrize("writes", ["", "open('x', 'w').write('12')"])
 def test_python_asks_where_libraries_are(job: Path, finds: str, writes: str) -> None:

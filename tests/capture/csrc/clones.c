@@ -14,6 +14,7 @@
 
 static char stack[1 << 20] __attribute__((aligned(64)));
 static volatile int done;
+static int held = -1;
 
 static int put(const char *name, int blocks)
 {
@@ -29,6 +30,8 @@ static int put(const char *name, int blocks)
 static int child(void *unused)
 {
 	(void)unused;
+	if (held >= 0)
+		close(held); /* the next file has its number */
 	put("child", 20);
 	done = 1;
 	return 0;
@@ -75,5 +78,18 @@ int main(int argc, char **argv)
 		return of_clone(SIGCHLD);
 	if (strcmp(argv[1], "thread") == 0)
 		return of_clone(THREAD);
+	if (strcmp(argv[1], "memory") == 0) {
+		held = open("parent", O_WRONLY | O_APPEND);
+		return of_clone(CLONE_VM | SIGCHLD) || write(held, "x", 1) != 1;
+	}
+	if (strcmp(argv[1], "memory and files") == 0)
+		return of_clone(CLONE_VM | CLONE_FILES | SIGCHLD);
+	if (strcmp(argv[1], "vfork") == 0)
+		return of_clone(CLONE_VM | CLONE_VFORK | SIGCHLD);
+	if (strcmp(argv[1], "no child") == 0) {
+		signal(SIGCHLD, SIG_IGN); /* nobody waits: its bytes are in no count */
+		of_clone(CLONE_VM | SIGCHLD);
+		return 0;
+	}
 	return unshare(CLONE_NEWUSER | CLONE_NEWNS) || put("child", 20);
 }
