@@ -39,6 +39,7 @@ from iotrace.capture.roster import Roster, read_roster, unlogged
 from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
 from iotrace.capture.shared_positions import put_in_order, racing_writes, uncertain_offsets
 from iotrace.capture.spans import labelling
+from iotrace.capture.steps import in_steps
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.metadata import Completeness, Host, Metadata
@@ -65,7 +66,7 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     found, unreadable = read_folder(raw_dir)
     logs = [log for log in found if is_of_interest(log)]
     clock = Clock.of(logs)
-    notes = read_notes(logs, clock)
+    notes = in_steps(read_notes(logs, clock), logs)
     files = identify(logs, clock)
     context = Context(clock, files, labelling(notes, files), Words())
     faults = read_faults(raw_dir)

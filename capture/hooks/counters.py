@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .emit import Emitter
+    from .spans import Span
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 FILES_MAX = 64  # of one folder: each takes about 10 us
@@ -65,15 +66,15 @@ class Counters:
         self._emitter = emitter
         self._libc = ctypes.CDLL(None)  # the lock of the interpreter is let go meanwhile
 
-    def emit(self, engine: str, step: int | None, path: str | None) -> None:
+    def emit(self, span: Span) -> None:
         """Write the values of this moment; those that cannot be read are left out."""
         try:
-            self._emit(engine, step, path)
+            self._emit(span)
         except Exception:
             return
 
-    def _emit(self, engine: str, step: int | None, path: str | None) -> None:
-        now_ns = monotonic_ns()
+    def _emit(self, span: Span) -> None:
+        now_ns, path = monotonic_ns(), span.target.path
         self._emitter.pause()
         try:
             values = self._process()
@@ -84,8 +85,10 @@ class Counters:
             self._emitter.resume()
         fields = {
             "layer": "counter",
-            "engine": engine,
-            "step": step,
+            "op": span.op,
+            "engine": span.engine,
+            "counted": span.is_counted,
+            "step": span.step,
             "path": path if path and cache else None,
             "process": values,
             "file": cache,

@@ -190,7 +190,10 @@ def note_handed_over(
 def head_of(span: Span, version: int, path: str) -> str:
     """Return what the rows of tensors in one file begin with."""
     row = Span(span.op, ENGINE, target_or_nowhere(path), span.outer)
-    row.step = version if span.outer is None else span.step
+    if span.outer is None:
+        row.step = version
+    else:
+        row.take_step(span)
     row.is_asynchronous = True
     return row.row_head("tensor")
 

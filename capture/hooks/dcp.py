@@ -86,7 +86,7 @@ def wrap_async(package: Any, saver: Any, executor: Any, spans: Spans) -> None:
     )
     staged_name = "staging_future_or_state_dict"
     find_staged, find_handed = argument(execute, staged_name), argument(save, staged_name)
-    steps: dict[int, int | None] = {}
+    staged: dict[int, Span] = {}
 
     @wraps(async_save)
     def staging(*args: Any, **kwargs: Any) -> Any:
@@ -97,13 +97,15 @@ def wrap_async(package: Any, saver: Any, executor: Any, spans: Spans) -> None:
     def execute_save(*args: Any, **kwargs: Any) -> Any:
         span = spans.current()
         if span is not None:  # torch holds the staged state until it is saved
-            steps[id(find_staged(args, kwargs))] = span.step
+            staged[id(find_staged(args, kwargs))] = span
         return execute(*args, **kwargs)
 
     @wraps(save)
     def save_wrapper(*args: Any, **kwargs: Any) -> Any:
         span = spans.create("save", ENGINE, safely(named_folder, kwargs) or NOWHERE)
-        span.step = steps.pop(id(find_handed(args, kwargs)), None)
+        staging_span = staged.pop(id(find_handed(args, kwargs)), None)
+        if staging_span is not None:
+            span.take_step(staging_span)
         return run(spans, span, save, args, kwargs)
 
     if getattr(package, "async_save", None) is async_save:

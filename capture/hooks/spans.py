@@ -59,6 +59,7 @@ class Span:
         start_ns: When it began.
         outer: The span it is nested in.
         step: Ordinal of the outermost span; None until the engine's work begins.
+        is_counted: Whether the step is only how many this process had before.
         work: What the engine's hook keeps for this span.
         receive: Takes the extents that a nested engine moves in memory, in place of
             that engine's rows: offset and length in what it writes, start and end.
@@ -72,6 +73,7 @@ class Span:
         "engine",
         "held",
         "is_asynchronous",
+        "is_counted",
         "op",
         "outer",
         "receive",
@@ -88,6 +90,7 @@ class Span:
         self.outer = outer
         self.start_ns = monotonic_ns()
         self.step: int | None = None
+        self.is_counted = False
         self.work: Any = None
         self.receive: Receiver | None = None
         self.held: Held | None = None
@@ -98,6 +101,10 @@ class Span:
         if self.outer is None or self.target.path is not None:
             return None
         return self.outer.receive
+
+    def take_step(self, other: Span) -> None:
+        """Make this span part of another's step."""
+        self.step, self.is_counted = other.step, other.is_counted
 
     def rows_to(self, emitter: Emitter) -> Emitter | Held:
         """Return where the rows of this span's tensors go."""
@@ -112,6 +119,8 @@ class Span:
             path: If other than the span's.
         """
         mark = '"asynchronous":true,' if self.is_asynchronous else ""
+        if self.is_counted:
+            mark += '"counted":true,'
         return (
             f'{{"layer":"{layer}","op":"{op or self.op}","engine":{quote(self.engine)},'
             f'{mark}"step":{self.step},"path":{quote(path or self.target.path)}'
@@ -172,10 +181,10 @@ class Spans:
         if outer is not None and outer.step is None:
             self.engage(outer)
         if span.step is None:
-            span.step = self._step_of(span, step)
+            self._number(span, step)
         if outer is None and span not in self._steps:
             self._steps.append(span)
-            self._counters.emit(span.engine, span.step, span.target.path)
+            self._counters.emit(span)
 
     def suspend(self, span: Span) -> None:
         """Take this thread out of a span that goes on, and of those inside it.
@@ -197,14 +206,16 @@ class Spans:
         if span.outer is None and span.step is not None:
             self._steps.remove(span)
             self.emitter.emit(span.start_ns, monotonic_ns(), span.row_head("span") + "}")
-            self._counters.emit(span.engine, span.step, span.target.path)
+            self._counters.emit(span)
 
-    def _step_of(self, span: Span, step: int | None) -> int | None:
+    def _number(self, span: Span, step: int | None) -> None:
         if span.outer is not None:
-            return span.outer.step
+            span.take_step(span.outer)
+            return
         if step is None:
             step = next((m.step for m in reversed(self.marks) if m.step is not None), None)
-        return self._next_ordinal(span.op) if step is None else step
+        span.is_counted = step is None
+        span.step = self._next_ordinal(span.op) if step is None else step
 
     def _next_ordinal(self, op: str) -> int:
         if self._process != os.getpid():  # a forked child counts its own steps
