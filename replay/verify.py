@@ -143,7 +143,7 @@ def _written(plan: Plan) -> tuple[Rows, Ints]:
 def _left(rows: Rows, extents: Rows, at: Ints) -> Rows:
     """Return what is left of extents, written by requests `at`, at the end of the run."""
     extents = extents.copy()
-    room = _sizes_after(rows, at) - extents["offset"]
+    room = _sizes_after(rows, extents["file"].astype(np.int64), at) - extents["offset"]
     extents["length"] = np.minimum(extents["length"], room.clip(0))
     extents, at = extents[extents["length"] > 0], at[extents["length"] > 0]
     punches = np.flatnonzero(zeroes_of(rows))
@@ -196,8 +196,8 @@ def _union_bytes(extents: Rows) -> int:
     return int((end - start).sum())
 
 
-def _sizes_after(rows: Rows, index: Ints) -> Ints:
-    """Return the least size that a request after each of `index` gives its file."""
+def _sizes_after(rows: Rows, asked: Ints, index: Ints) -> Ints:
+    """Return the least size that requests after each of `index` (-1: all) give the files asked."""
     count = len(rows) + 1
     resets = np.flatnonzero(resets_of(rows) & (rows["file"] >= 0))
     resets = resets[np.lexsort((resets, rows["file"][resets]))]
@@ -207,7 +207,6 @@ def _sizes_after(rows: Rows, index: Ints) -> Ints:
     for place in range(len(least) - 2, -1, -1):
         if files[place] == files[place + 1]:
             least[place] = min(least[place], least[place + 1])
-    asked = rows["file"][index].astype(np.int64)
     following = np.searchsorted(files * count + resets, asked * count + index)
     known = np.array([*least, _NO_LIMIT], np.int64)
     same = np.append(files, -1)[following] == asked
