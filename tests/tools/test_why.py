@@ -10,6 +10,7 @@ import pytest
 
 from iotrace.replay.probe import Capability, ProbePoint, probe
 from iotrace.replay.probe_cache import load_probe, save_probe
+from iotrace.tools.render import format_seconds
 
 from .command import assert_fits, assert_one_line_error, iotrace
 from .conftest import Make, checkpoint_rows
@@ -150,6 +151,19 @@ def test_the_number_of_round_trips_is_named_as_the_cause(make_trace: Make) -> No
     found = head(shown)
     assert "round trips of 500 µs = 20 ms" in found["cause"]
     assert "write through a buffer" in shown and "instead of" in shown
+
+
+def test_the_median_of_two_saves_lies_between_them(make_trace: Make, tmp_path: Path) -> None:
+    rows = [
+        replace(row, step=step, file=step)
+        for step, count in enumerate((3, 9))
+        for row in checkpoint_rows(f"/c/{step}", [1 << 20] * count)[: count + 3]
+    ]
+    told = tmp_path / "told.json"
+    shown = iotrace("why", make_trace(rows), "--no-probe", "--json", told).stdout
+    saves = [one["seconds"] for one in json.loads(told.read_text())["episodes"]]
+    assert len(set(saves)) == 2
+    assert f"median {format_seconds(sum(saves) / 2)})" in shown
 
 
 def test_an_incomplete_trace_says_so_first(make_trace: Make) -> None:

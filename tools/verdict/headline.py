@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
+from statistics import median
 
 from iotrace.replay.probe import Capability
 from iotrace.tools.advice.advice import Advice
@@ -145,8 +146,8 @@ def _time(worst: Finding, findings: Sequence[Finding]) -> str:
     rank = worst.slowest_rank
     text = format_seconds(worst.seconds)
     if len(findings) > 1:
-        others = sorted(one.seconds for one in findings)
-        text += f" (step {worst.episode.step}; median {format_seconds(others[len(others) // 2])})"
+        middle = median(one.seconds for one in findings)
+        text += f" (step {worst.episode.step}; median {format_seconds(middle)})"
     text += f": {_shares(rank)}"
     waits = [one.rank_seconds for one in worst.split if one is not rank]
     least = 0.01 if _is_straggler(worst) else _LATE
