@@ -345,3 +345,21 @@ def test_numbers_that_no_job_ever_had_are_no_reason_to_fail(seed: int) -> None:
         changed["start_ns"] = random.integers(0, 1 << 62, rows)
     verdict = examine(trace.with_columns(changed))
     assert len(verdict.requests)
+
+
+def test_the_slowest_request_names_the_tensor_of_most_of_its_bytes() -> None:
+    """A write joins many tensors: the 4 bytes at its begin are not what took long."""
+    finding = only(
+        verdict_on(
+            span("save", 0, 10),
+            moved("write", 2, 8, 100, 100),
+            tensor("before", 0, 100),
+            tensor("step", 100, 4),
+            tensor("average", 104, 50),
+            tensor("average", 154, 40),
+            tensor("last", 194, 60),
+        )
+    )
+    (request,) = finding.slowest.requests
+    assert (request.tensor, request.other_tensors) == ("average", 2)
+    assert request.tensors == "average and 2 more"

@@ -177,7 +177,7 @@ def _print_slowest(terminal: Terminal, verdict: Verdict) -> None:
         for request in slow.requests:
             extent = f"{format_bytes(request.length)} at {format_count(request.offset)}, "
             what = f"{extent if request.length else ''}{file_name(request.path)}"
-            what += f", {request.tensor}" if request.tensor else ""
+            what += f", {request.tensors}" if request.tensors else ""
             what += f", rank {request.rank}" if request.rank >= 0 else ""
             rows.append((f"{name}: {request.op}", format_seconds(request.seconds), what))
         rank = finding.slowest_rank

@@ -341,7 +341,7 @@ def _slowest(finding: Finding) -> str:
     text = (
         f"{request.op}{size}{place}, {file_name(request.path)}: {format_seconds(request.seconds)}"
     )
-    text += f", tensor {request.tensor}" if request.tensor else ""
+    text += f", tensor {request.tensors}" if request.tensors else ""
     if request.rank >= 0:
         text += f"; rank {request.rank}"
     if finding.imbalance is not None and finding.imbalance > 1 + _LATE:

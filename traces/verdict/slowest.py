@@ -10,14 +10,14 @@ from iotrace.traces.columns import IntArray
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.episodes import Episode
-from iotrace.traces.verdict.tensors import tensor_at
+from iotrace.traces.verdict.tensors import tensors_within
 
 _TIMED_OPS = ("read", "write", "sync", "fault", "open", "rename", "truncate", "allocate", "unlink")
 
 
 @dataclass(frozen=True)
 class SlowRequest:
-    """One request, with the tensor at its offset where one is known."""
+    """One request, with the tensor that most of its bytes are of, and how many others it has."""
 
     op: str
     path: str | None
@@ -27,6 +27,13 @@ class SlowRequest:
     seconds: float
     at_seconds: float
     tensor: str | None
+    other_tensors: int
+
+    @property
+    def tensors(self) -> str | None:
+        """The tensors in words; `None` where no tensor is known."""
+        more = f" and {self.other_tensors} more" if self.other_tensors else ""
+        return f"{self.tensor}{more}" if self.tensor else None
 
 
 @dataclass(frozen=True)
@@ -68,16 +75,20 @@ def find_slowest(episode: Episode, trace: Trace, count: int = 3) -> Slowest:
 
 def _request(requests: Requests, trace: Trace, row: int, begin_ns: int) -> SlowRequest:
     path, offset = requests.path_of(row), int(requests.offset[row])
-    is_data = bool(requests.is_data[row])
+    length = int(requests.length[row])
+    tensor, others = (
+        tensors_within(trace, path, offset, length) if path and requests.is_data[row] else (None, 0)
+    )
     return SlowRequest(
         op=requests.ops[int(requests.op[row])],
         path=path,
         rank=int(requests.rank[row]),
         offset=offset,
-        length=int(requests.length[row]),
+        length=length,
         seconds=float(requests.elapsed_ns[row]) / 1e9,
         at_seconds=float(requests.start_ns[row] - begin_ns) / 1e9,
-        tensor=tensor_at(trace, path, offset) if path and is_data else None,
+        tensor=tensor,
+        other_tensors=others,
     )
 
 

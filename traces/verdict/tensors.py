@@ -15,6 +15,18 @@ def tensor_at(trace: Trace, path: str, offset: int) -> str | None:
     return _name(tensors, int(reaching[begin[reaching].argmin()])) if len(reaching) else None
 
 
+def tensors_within(trace: Trace, path: str, offset: int, length: int) -> tuple[str | None, int]:
+    """Return which tensor of `path` has most bytes among some of the file, and how many others."""
+    tensors, begin, end = _in_file(trace, path)
+    within = np.minimum(end, offset + length) - np.maximum(begin, offset)
+    rows = np.flatnonzero((begin >= 0) & (within > 0))
+    codes, names = tensors.codes("name")
+    held = np.bincount(codes[rows] + 1, weights=within[rows], minlength=len(names) + 1)[1:]
+    if not held.any():
+        return None, 0
+    return names[int(held.argmax())], int(np.count_nonzero(held)) - 1
+
+
 def last_tensor_before(trace: Trace, path: str, offset: int) -> str | None:
     """Return the name of the last tensor of `path` that ends at byte `offset` or before."""
     tensors, begin, end = _in_file(trace, path)
