@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.files import zeroes_of
 from iotrace.replay.intervals import clusters, running_max
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import (
@@ -76,6 +77,9 @@ class Align:
         reads = np.flatnonzero(has_bytes & (requests["op"] == Op.READ))
         others = np.flatnonzero(~has_bytes)
         _move_sizes(requests, others, layout)
+        # What was between extents may have no room any more, and no range is empty.
+        lost = (requests["op"] == Op.ALLOCATE) & (requests["length"] == 0)
+        others = others[~lost[others]]
         written, write_pieces = _move_writes(plan, writes, layout)
         read, read_pieces, parent = _move_reads(plan, reads, layout)
         read["first_piece"] += len(write_pieces)
@@ -147,6 +151,11 @@ class _Layout:
         limit = np.append(np.append(self.to[1:], 0), 0)[np.where(known, place, -1)]
         bounded = known & (value > end) & (np.append(following, -1)[place] == file)
         return np.asarray(np.where(bounded, np.minimum(moved, limit), moved))
+
+    def inside(self, file: Ints, place: Ints, otherwise: Ints) -> Ints:
+        """Return the new places of bytes of extents; of bytes between them, `otherwise`."""
+        to_file, to_offset, _ = self.places.locate(file, place)
+        return np.where(to_file >= 0, to_offset, otherwise)
 
 
 def _after_each_other(least: Ints, room: Ints, fresh: npt.NDArray[np.bool_]) -> Ints:
@@ -241,6 +250,11 @@ def _move_sizes(requests: Rows, others: Ints, layout: _Layout) -> None:
     sizes = layout.edge(file, rows["length"].copy())
     ranged = np.isin(rows["op"], (Op.ALLOCATE, Op.SYNC)) & (rows["length"] > 0)
     empty = np.isin(rows["op"], (Op.READ, Op.WRITE))
+    # What is zeroed is no byte more than it was: what lies beside it in its block is another's.
+    holes = zeroes_of(rows) & ranged
+    starts[holes] = layout.inside(file[holes], rows["offset"][holes], starts[holes])
+    last = (rows["offset"] + rows["length"])[holes] - 1
+    ends[holes] = layout.inside(file[holes], last, ends[holes] - 1) + 1
     rows["length"] = np.where(ranged, ends - starts, rows["length"])
     rows["length"] = np.where(rows["op"] == Op.TRUNCATE, sizes, rows["length"])
     rows["offset"] = np.where(ranged | empty, starts, rows["offset"])

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape
+from iotrace.replay.plan import Plan
 from iotrace.replay.sketch import sketch
+from iotrace.replay.transforms.align import Align
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.verify import find_mismatch, written_extents, zeroed_extents
@@ -56,6 +59,25 @@ def test_every_byte_is_expected_as_it_is_left(
         known[own] = True
     if not there:  # what a read found there before is not compared
         assert (written | (content == ZERO)).all()
+
+
+def left_of(plan: Plan) -> set[int]:
+    """The recorded bytes that are in the files after a run."""
+    found = [token(e["source"], e["origin"], e["length"]).tolist() for e in written_extents(plan)]
+    return {byte for own in found for byte in own}
+
+
+@law
+@given(st.lists(st.tuples(st.booleans(), PLACES, LENGTHS), min_size=1, max_size=8))
+def test_aligned_holes_take_the_bytes_they_took(steps: list[tuple[bool, int, int]]) -> None:
+    """A hole ends within a block, and what lies beside it there stays."""
+    lines = [f"{'punch' if punch else 'write'} a {at} {length}" for punch, at, length in steps]
+    plan = sketch("\n".join(["open a rw+create", *lines, "close a"]))
+    aligned = Align(512)(plan)
+    assert left_of(aligned) == left_of(plan)
+    assert run_in_order(aligned).problems == []
+    ranges = aligned.requests[np.isin(aligned.requests["op"], (Op.ALLOCATE,))]
+    assert (ranges["length"] > 0).all()
 
 
 WRITE = "open a rw+create\nwrite a 0 65536\n"
