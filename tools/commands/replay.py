@@ -48,7 +48,8 @@ def replay(
 
     Unchanged, a replay issues exactly the recorded requests. Options reshape them first. Ends
     with status 1 when a request failed, was not carried out as asked (--direct where there is no
-    direct I/O), or a byte is not where it belongs.
+    direct I/O), or a byte is not where it belongs. DEGRADED otherwise ends with 0: the requests
+    are those asked for, issued or measured another way (posix for io_uring).
 
     \b
     Examples:
