@@ -1,8 +1,11 @@
 """`iotrace report`: one page that a browser draws without a network."""
 
+import errno
+import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -99,6 +102,26 @@ def test_figures_are_files_of_their_own(reported: Path) -> None:
     assert {path.stem for path in folder.iterdir()} == TRACE_FIGURES
     for path in folder.iterdir():
         assert path.read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+
+
+def test_figures_that_find_no_room_leave_no_folder(make_trace: Make, tmp_path: Path) -> None:
+    """Neither the folder nor those above it that were made for it."""
+    full = tmp_path / "full"
+    full.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(full)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a file system needs root")
+    try:
+        with suppress(OSError), (full / "filler").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        asked = ("-o", tmp_path / "page.html", "--figures", full / "deep/figures")
+        done = iotrace("report", make_trace(), *asked)
+        assert done.returncode != 0
+        assert os.strerror(errno.ENOSPC) in done.stderr
+        assert [path.name for path in full.iterdir()] == ["filler"]
+    finally:
+        subprocess.run(["umount", full], check=True)
 
 
 def test_a_browser_draws_every_figure_without_complaint(reported: Path, tmp_path: Path) -> None:

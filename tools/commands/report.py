@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -72,14 +74,25 @@ def _write_figures(page: Page, folder: Path, *, force: bool) -> None:
         IotraceError: the folder cannot be made.
         OutputExistsError: one of them is there and `force` is not given.
     """
-    if not is_remote(folder):
-        folder = local_path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise IotraceError(f"cannot make the folder {folder}: {error.strerror}") from error
-    paths = [folder / f"{figure.name}.svg" for figure in page.figures]
-    for path in paths:
-        check_output(path, force=force)
-    for figure, path in zip(page.figures, paths, strict=True):
-        save_text(figure.svg, path)
+    with ExitStack() as undo:
+        if not is_remote(folder):
+            folder = local_path(folder)
+            made = [one for one in (folder, *folder.parents) if not one.exists()]
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise IotraceError(f"cannot make the folder {folder}: {error.strerror}") from error
+            undo.callback(_remove_empty, made)
+        paths = [folder / f"{figure.name}.svg" for figure in page.figures]
+        for path in paths:
+            check_output(path, force=force)
+        for figure, path in zip(page.figures, paths, strict=True):
+            save_text(figure.svg, path)
+        undo.pop_all()
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders, the innermost first, as far as nothing is in them."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
