@@ -61,6 +61,8 @@ def own_accounts(
         family: all logs of the job, for their children.
         roster: the processes of this host, for the children that have no log.
     """
+    if roster.is_mixed:
+        return [None] * len(logs)
     accounts = {log.path: account_of(log) for log in family}
     listed = {program.pid for process in roster.processes for program in process}
     unlisted = [log for log in family if log.header.pid not in listed]
@@ -125,6 +127,8 @@ def children(log: RawLog, family: Sequence[RawLog]) -> Iterator[RawLog]:
 
 def unseen_without_log(roster: Roster) -> Iterator[str]:
     """Yield which processes without a log moved bytes that nothing explains."""
+    if roster.is_mixed:
+        return
     by_parent = roster.by_parent()
     for program in roster.without_log():
         ending = program.ending

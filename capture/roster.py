@@ -90,6 +90,8 @@ class Program:
     @property
     def is_running(self) -> bool:
         """Return whether its process is there, and not a later one with its pid."""
+        if self.pid == 1:  # the first of a namespace of pids: here, that is another
+            return False
         ticks = start_ticks_of(self.pid)
         if ticks is None:
             return False
@@ -105,6 +107,8 @@ class Roster:
         processes: the programs of each process, in order.
         unwatched: sentences about the programs that could not be watched.
         is_cut: whether some may have begun that are not listed.
+        is_mixed: whether two had one pid at a time, each in a namespace of its own: then nothing
+            tells what to take off whose count.
         harmless: how many others could not, that write no file, by who may have waited for them.
     """
 
@@ -112,6 +116,7 @@ class Roster:
     unwatched: tuple[str, ...] = ()
     harmless: Mapping[int, int] = field(default_factory=dict)
     is_cut: bool = False
+    is_mixed: bool = False
 
     def harmless_bytes(self, pid: int) -> int:
         """Return how many bytes that were no file's a pid's count may hold at most."""
@@ -215,7 +220,22 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
     )
     static = entries[entries["kind"] == UNWATCHED]
     unwatched = (*sentences(static), *vanished(entries[entries["kind"] != UNLOGGED]))
-    return Roster(tuple(processes), unwatched, harmless_runs(static), is_cut)
+    return Roster(tuple(processes), unwatched, harmless_runs(static), is_cut, is_mixed(entries))
+
+
+def is_mixed(entries: Any) -> bool:
+    """Return whether a pid of several namespaces ends twice; only the first of one is pid 1."""
+    if not np.any(entries["pid"] == 1):
+        return False
+    ended: set[int] = set()
+    for pid, kind in zip(entries["pid"].tolist(), entries["kind"].tolist(), strict=True):
+        if kind in (BEGIN, STAYED):
+            ended.discard(pid)
+        elif kind == END and pid in ended:
+            return True
+        elif kind == END:
+            ended.add(pid)
+    return False
 
 
 def is_short(data: bytes) -> bool:
@@ -255,10 +275,13 @@ def mark_logs(programs: Sequence[Program], created_ns: Iterable[int]) -> list[Pr
 
 
 def split(programs: Sequence[Program]) -> Iterator[tuple[Program, ...]]:
-    """Yield the processes that had a pid one after the other: each has a parent of its own."""
+    """Yield the processes that had a pid one after the other: each has a parent of its own.
+
+    It is 1 once that has ended, and 0 for a later program of the first process of a namespace.
+    """
     process: list[Program] = []
     for program in programs:
-        if process and program.parent_pid not in (process[-1].parent_pid, 1):
+        if process and program.parent_pid not in (process[-1].parent_pid, 0, 1):
             yield tuple(process)
             process = []
         process.append(program)

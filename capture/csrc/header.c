@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log.h"
 #include "path.h"
 #include "proc_files.h"
 
@@ -125,7 +126,7 @@ void header_fill(struct log_header *header, const char *path)
 	header->chunk_bytes = LOG_CHUNK_BYTES;
 	header->slot_bytes = LOG_SLOT_BYTES;
 	header->pid = (uint32_t)RAW(SYS_getpid);
-	header->parent_pid = (uint32_t)RAW(SYS_getppid);
+	header->parent_pid = log_parent_pid();
 	header->pid_start_ticks = header_start_ticks();
 	proc_read("/proc/sys/kernel/random/boot_id", boot_id, sizeof(header->boot_id) - 1, NULL);
 	boot_id[strcspn(boot_id, "\n")] = '\0';

@@ -21,7 +21,7 @@
 
 static struct {
 	char folder[PATH_MAX];
-	uint32_t pid;
+	uint32_t pid, parent_pid;
 	_Atomic uint32_t generation; /* 0: not started */
 	_Atomic uint32_t failed;     /* no log can be made */
 	_Atomic(struct log_header *) header;
@@ -213,8 +213,16 @@ bool log_is_borrowed(void)
 	return (uint32_t)RAW(SYS_getpid) != state.pid;
 }
 
+uint32_t log_parent_pid(void)
+{
+	long pid = RAW(SYS_getppid);
+
+	return pid ? (uint32_t)pid : state.parent_pid;
+}
+
 void log_renew(void)
 {
+	state.parent_pid = state.pid;
 	state.pid = (uint32_t)RAW(SYS_getpid);
 	chunks_forget();
 	if (state.header)

@@ -62,6 +62,12 @@ void log_count(size_t field, uint64_t amount);
 uint64_t log_counted(size_t field);
 #define LOG_COUNTED(field) log_counted(offsetof(struct log_header, field))
 
+/*
+ * getppid(), which tells nothing to the first process of a namespace: there it
+ * is the pid that its parent has for itself, 0 once another program is loaded.
+ */
+uint32_t log_parent_pid(void);
+
 /* For a fork: forget the parent's log. Called by itself where forks are seen. */
 void log_renew(void);
 

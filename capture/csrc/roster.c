@@ -83,7 +83,7 @@ static void enter(struct roster_entry *entry, const char *text)
 		text += bytes - sizeof(entry->text);
 	memcpy(entry->text, text, bytes < sizeof(entry->text) ? bytes : sizeof(entry->text));
 	entry->pid = (uint32_t)RAW(SYS_getpid);
-	entry->parent_pid = (uint32_t)RAW(SYS_getppid);
+	entry->parent_pid = log_parent_pid();
 	entry->boottime_ns = clock_now(CLOCK_BOOTTIME);
 	entry->monotonic_ns = clock_now(CLOCK_MONOTONIC);
 	if (!store(entry))

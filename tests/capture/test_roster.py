@@ -1,6 +1,7 @@
 """Processes without a raw log: known, counted, and named where they could not be watched."""
 
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -155,6 +156,25 @@ def test_a_process_made_without_libc_is_no_gap(job: Path, how: str) -> None:
         [210_000],
     )
     assert found.unaccounted_bytes_written == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--mount-proc",)])
+@pytest.mark.parametrize("runs", ["", "wait; "])
+def test_a_namespace_of_pids_has_a_parent(job: Path, more: tuple[str, ...], runs: str) -> None:
+    """The kernel's count of who made it includes all that was done inside; its pids start at 1."""
+    (job / "big").write_bytes(b"1" * 2_000_000)
+    inside = "d=`mktemp -d -p .`; cp big $d/1; cp big $d/2; cp big $d/1; sleep 0.3"
+    unshare = ("unshare", "--user", "--map-root-user", "--pid", "--fork", *more)
+    command = (*unshare, "sh", "-c", inside)
+    if runs:  # two at a time
+        script = f"{shlex.join(command)} & {shlex.join(command)} & {runs}true"
+        command = ("sh", "-c", script)
+    found = completeness(*command)
+    assert found.problems() == []
+    assert sum(p.recorded_bytes_written for p in found.processes) == (12 if runs else 6) * 10**6
+    copies = [p for p in found.processes if p.recorded_bytes_written]
+    written = [p.kernel_bytes_written for p in copies]
+    assert written == ([None] * 6 if runs else [2_000_000] * 3)
 
 
 @pytest.mark.parametrize(
