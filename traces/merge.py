@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iotrace.traces.merged_steps import in_steps
 from iotrace.traces.metadata import Completeness, Host, Metadata
 from iotrace.traces.trace import Trace, sort_rows
 
@@ -17,7 +18,8 @@ def merge_traces(traces: Sequence[Trace]) -> Trace:
 
     Hosts with the same boot are one host, and its clock joins their times exactly; others are
     joined by wall-clock time. Traces whose metadata are equal are parts of one trace, and their
-    processes are the same; otherwise the processes of each are renumbered behind those before.
+    processes are the same; otherwise the processes of each are renumbered behind those before,
+    and the steps are counted over all: see `iotrace.traces.steps`.
 
     Raises:
         ValueError: there are no traces, or their columns differ.
@@ -35,7 +37,7 @@ def merge_traces(traces: Sequence[Trace]) -> Trace:
         _moved(trace.table, epoch_ns - min(epochs_ns), before)
         for trace, epoch_ns, before in zip(traces, epochs_ns, processes_before, strict=True)
     ]
-    return Trace(_concat(moved), _merged_metadata(parts, epochs_ns))
+    return Trace(_concat(in_steps(moved)), _merged_metadata(parts, epochs_ns))
 
 
 def _concat(tables: Sequence[pa.Table]) -> pa.Table:

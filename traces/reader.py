@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.location import Location, locate, one_line
 from iotrace.traces.merge import merge_traces
+from iotrace.traces.merged_steps import STEP_COLUMNS
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.parquet_size import needed_bytes
 from iotrace.traces.repeats import find_repeat
@@ -58,7 +59,9 @@ def read_trace(
     wanted = [c for c in COLUMNS if columns is None or c in columns or c in REQUIRED_COLUMNS]
     found = locate(location)
     left_bytes = _half_of_memory_bytes() if limit_bytes is None else limit_bytes
-    read = [c for c in COLUMNS if c in wanted or (c == "end_ns" and len(found.paths) > 1)]
+    more: tuple[str, ...] = ("end_ns",) if len(found.paths) > 1 else ()
+    more += STEP_COLUMNS if more and "step" in wanted else ()
+    read = [c for c in COLUMNS if c in wanted or c in more]
     parts = []
     for path in found.paths:
         parts.append(_read_file(found, path, read, left_bytes))

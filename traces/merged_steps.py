@@ -1,0 +1,129 @@
+"""Steps of traces that are joined: each counted its own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from iotrace.traces.columns import IntArray
+from iotrace.traces.metadata import Metadata
+from iotrace.traces.steps import Act, Place, number_steps
+from iotrace.traces.trace import Trace
+
+# What `in_steps` reads, besides what no row is without.
+STEP_COLUMNS = ("engine", "path", "end_ns", "step")
+
+_SAVE, _LOAD, _NEITHER = 0, 1, -1
+_KINDS = ("save", "load")
+_SAVE_OPS = ("save", "stage", "commit")
+_CHANGING_OPS = ("write", "sync", "allocate", "truncate", "rename", "link", "unlink", "mkdir")
+
+Key = tuple[int, int]  # kind, step
+
+
+def in_steps(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Return the tables, whose times are of one clock, with steps counted over all of them.
+
+    Numbers that are not 0, 1, 2 ... in a trace were given by its job, or chosen from it: they stay.
+    """
+    if any(not {*STEP_COLUMNS} <= {*table.column_names} for table in tables):
+        return list(tables)
+    acts = [_acts(source, Trace(table, Metadata())) for source, table in enumerate(tables)]
+    steps = iter(number_steps([act for own in acts for act in own.values()]))
+    return [
+        _renumbered(table, own, {key: next(steps) for key in own})
+        for table, own in zip(tables, acts, strict=True)
+    ]
+
+
+def _kinds(trace: Trace) -> IntArray:
+    """Return whether each row says that it saves or loads, as spans and tensors do."""
+    kinds = np.full(len(trace), _NEITHER)
+    marks = trace.row_mask(layer=("span", "tensor")) & trace.valid("step")
+    kinds[marks & trace.row_mask(op=_SAVE_OPS)] = _SAVE
+    kinds[marks & trace.row_mask(op="load")] = _LOAD
+    return kinds
+
+
+def _acts(source: int, trace: Trace) -> dict[Key, Act]:
+    """Return the saves and loads of a trace by kind and step."""
+    rows = np.flatnonzero(_kinds(trace) != _NEITHER)
+    marks = trace.where(_kinds(trace) != _NEITHER)
+    if not len(rows):
+        return {}
+    keys = np.stack([_kinds(marks), marks.ints("step")], 1)
+    found, group = np.unique(keys, axis=0, return_inverse=True)
+    group = group.ravel()
+    start_ns, end_ns = np.full((2, len(found)), np.iinfo(np.int64).max)
+    np.minimum.at(start_ns, group, marks.ints("start_ns"))
+    np.minimum.at(end_ns, group, -np.maximum(marks.ints("start_ns"), marks.ints("end_ns")))
+    places = _places(marks, group)
+    steps: defaultdict[int, list[int]] = defaultdict(list)
+    for kind, step in found.tolist():
+        steps[kind].append(step)
+    is_counted = {kind: own == list(range(len(own))) for kind, own in steps.items()}
+    return {
+        (kind, step): Act(
+            source,
+            _KINDS[kind],
+            places.get(place, set()),
+            int(start_ns[place]),
+            -int(end_ns[place]),
+            None if is_counted[kind] else step,
+        )
+        for place, (kind, step) in enumerate(found.tolist())
+    }
+
+
+def _places(marks: Trace, group: IntArray) -> dict[int, set[Place]]:
+    """Return the destinations of each group; the files of tensors only where no span has one."""
+    engines, engine_names = marks.codes("engine")
+    paths, path_names = marks.codes("path")
+    is_tensor = marks.row_mask(layer="tensor").astype(np.int64)
+    columns = np.stack([is_tensor, group, engines, paths, marks.ints("rank")], 1)
+    by_span: dict[int, set[Place]] = {}
+    by_tensor: dict[int, set[Place]] = {}
+    for tensor, place, engine, path, rank in np.unique(columns, axis=0).tolist():
+        if path >= 0:
+            name = engine_names[engine] if engine >= 0 else None
+            into = by_tensor if tensor else by_span
+            into.setdefault(place, set()).add(Place(name, path_names[path], rank))
+    return by_tensor | by_span
+
+
+def _renumbered(table: pa.Table, acts: dict[Key, Act], steps: dict[Key, int]) -> pa.Table:
+    if all(key[1] == step for key, step in steps.items()):
+        return table
+    trace = Trace(table, Metadata())
+    known, old = trace.valid("step"), trace.ints("step")
+    kinds = _kinds(trace)
+    unsaid = known & (kinds == _NEITHER)
+    kinds[unsaid] = _kinds_by_time(trace.where(unsaid), acts)
+    new = old.copy()
+    for (kind, step), number in steps.items():
+        new[known & (kinds == kind) & (old == step)] = number
+    place = table.column_names.index("step")
+    field = table.schema.field(place)
+    return table.set_column(place, field, pa.array(new, field.type, mask=~known))
+
+
+def _kinds_by_time(trace: Trace, acts: dict[Key, Act]) -> IntArray:
+    """Return whether requests with a step are of its save or load: where both are, by time."""
+    step, start_ns = trace.ints("step"), trace.ints("start_ns")
+    is_change = trace.row_mask(op=_CHANGING_OPS)
+    kinds = np.where(is_change, _SAVE, _LOAD)
+    for number in np.unique(step).tolist():
+        save, load = (acts.get((kind, number)) for kind in (_SAVE, _LOAD))
+        rows = step == number
+        if save is None or load is None:
+            kinds[rows] = _SAVE if load is None else _LOAD
+            continue
+        in_save, in_load = (
+            (act.start_ns <= start_ns) & (start_ns <= act.end_ns) for act in (save, load)
+        )
+        kinds[rows & in_save & ~in_load] = _SAVE
+        kinds[rows & in_load & ~in_save] = _LOAD
+    return kinds
