@@ -25,7 +25,7 @@ PATHS = (
 )
 # What nobody else may learn; `mymodel` stands in paths and in argv.
 SECRETS = (
-    *("lustre07", "jd58311", "58311", "orca", "project", "kaffe", "mymodel", "2026", "10.0.3.7"),
+    *("lustre07", "jd58311", "58311", "orca", "project", "kaffe", "mymodel", "2026-11", "10.0.3.7"),
     *("9b9b8112", "hpc7", "acme", "b00t1d", "mdt0", "192.168", "secretlib", "s3cr3t", "phd.py"),
     *("wisdom", "deadbeef", "nvme9", "tokenabc", "sitekey", "hooktrouble", "userspan"),
 )
