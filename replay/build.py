@@ -122,7 +122,7 @@ def _follow_names(
             name = _name_of_open(recorded, row, path, op, flags, table)
             opens.add(table.open(name, 0 if flags == NULL or op != Op.OPEN else flags, file))
             continue
-        naming = _naming(recorded.texts, table, op, path, target, flags)
+        naming = _naming(recorded.texts, table, op, path, target, flags, file)
         if naming is None:
             unknown.append(row)
         else:
@@ -180,7 +180,7 @@ def _name_of_open(
 
 
 def _naming(
-    texts: tuple[str, ...], table: FileTable, op: int, path: int, target: int, flags: int
+    texts: tuple[str, ...], table: FileTable, op: int, path: int, target: int, flags: int, file: int
 ) -> Naming | None:
     if op == Op.SYNC and flags >= SyncKind.FILE_SYSTEM:
         return Naming()
@@ -190,7 +190,7 @@ def _naming(
     if op == Op.RENAME:
         return table.rename(name, texts[target])
     if op == Op.LINK:
-        return table.link(name, texts[target])
+        return table.link(name, texts[target], file)
     if op == Op.UNLINK:
         return table.unlink(name)
     if op == Op.MKDIR:

@@ -133,9 +133,18 @@ class FileTable:
         self._names.bind(target, naming.file)
         return Naming(naming.file, naming.path, self._path(target))
 
-    def link(self, recorded: str, recorded_target: str) -> Naming:
-        """Return what a hard link works on."""
-        naming = self.find(recorded)
+    def link(self, recorded: str, recorded_target: str, identity: int = -1) -> Naming:
+        """Return what a hard link works on.
+
+        The file goes before its name, if it is known: one made with O_TMPFILE has none, and gets
+        one by a link from /proc/self/fd.
+        """
+        file = self._identities.get(identity)
+        if file is not None and self._is_there(file):
+            own = self._names.file(self._relative[recorded]) == file
+            naming = self.find(recorded) if own else Naming(file, self._path(self._actual[file]))
+        else:
+            naming = self.open(recorded, os.O_RDONLY, identity)
         target = self._enter(recorded_target)
         self._release(target)
         self._hard[target] = naming.file

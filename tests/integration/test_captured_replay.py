@@ -86,3 +86,31 @@ def test_the_trace_of_a_replay_is_what_was_planned(
     assert trace.metadata.completeness.unmatched_completions == 0
     if is_unchanged:
         assert extents(seen) == extents(data_requests(read_trace(recorded / "trace.parquet")))
+
+
+NAMELESS = """
+import os, sys
+for name, said in (("a", 777), ("b", 555)):
+    fd = os.open(sys.argv[1], os.O_TMPFILE | os.O_RDWR)
+    os.write(fd, bytes(range(256)) * said)
+    at = {"src_dir_fd": fd, "follow_symlinks": True}  # without the first, Python follows no link
+    os.link(f"/proc/self/fd/{fd}", f"{sys.argv[1]}/{name}", **at)
+    os.close(fd)
+with open(f"{sys.argv[1]}/a", "rb") as file:
+    file.read()
+"""
+
+
+def test_a_file_made_without_a_name_gets_the_one_that_it_is_linked_to(tmp_path: Path) -> None:
+    """O_TMPFILE, then a link from /proc/self/fd, is how careful programs write."""
+    folder, root = tmp_path / "job", tmp_path / "root"
+    folder.mkdir()
+    root.mkdir()
+    trace = tmp_path / "trace.parquet"
+    run("capture", "-o", trace, "--", sys.executable, "-c", NAMELESS, folder)
+    told = iotrace("replay", trace, "--root", root, "--keep", "--verify", "--json", "-")
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout)["verified"] is True
+    names = sorted((path.name, path.stat().st_size) for path in root.rglob("job/?"))
+    assert names == [("a", 777 * 256), ("b", 555 * 256)]
+    assert not list(root.rglob("[0-9]"))
