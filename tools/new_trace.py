@@ -7,6 +7,8 @@ from pathlib import Path
 
 from iotrace.tools.next_command import say_next
 from iotrace.tools.render import format_bytes, format_rate, printable
+from iotrace.traces.file_summaries import FileSummaries
+from iotrace.traces.removals import removed_paths
 from iotrace.traces.stores import as_uri
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
@@ -44,9 +46,16 @@ def describe_trace(trace: Trace, output: Path, if_empty: str = WIDER) -> None:
                 ),
             )
         ]
-        seen = f"{', '.join(parts)} on {plural(len(summary.files), 'file')}"
+        seen = f"{', '.join(parts)} on {_files(summary.files, trace)}"
     print(f"iotrace: {seen}; {_completeness(summary.problems)}", file=sys.stderr)
     say_next("show", as_uri(output))
+
+
+def _files(files: FileSummaries, trace: Trace) -> str:
+    """Count the files that are left: what the job removed again is none of them."""
+    removed = removed_paths(trace)
+    kept = sum(file.path not in removed for file in files) if removed else len(files)
+    return plural(kept, "file") if kept else f"{plural(len(files), 'file')} that it removed"
 
 
 def _completeness(problems: tuple[str, ...]) -> str:

@@ -194,7 +194,8 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
         yield from overview.replayed.facts()
     else:
         yield "engine", ", ".join(summary.engines) or "none recognised"
-    shape = [plural(len(summary.steps), "step"), plural(summary.processes, "process")]
+    shape = [plural(summary.saves, "save"), plural(summary.loads, "load")]
+    shape += [plural(summary.processes, "process")]
     shape += [plural(len(summary.ranks), "rank")] if summary.ranks else []
     shape += [plural(len(summary.files), "file"), plural(summary.tensors, "tensor row")]
     yield "holds", ", ".join(shape)

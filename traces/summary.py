@@ -8,11 +8,16 @@ import numpy as np
 from iotrace.traces.columns import IntArray
 from iotrace.traces.elapsed import busy_ns
 from iotrace.traces.file_summaries import FileSummaries
-from iotrace.traces.phases import Phase, chosen_seconds, ends_ns, phases
+from iotrace.traces.phases import Phase, PhaseArray, chosen_seconds, ends_ns, phases
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
 ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
+
+
+_PHASES = (Phase.SAVE, Phase.LOAD)
+# Spans and tensors of each; a copy before an asynchronous save is of its step.
+_OPS = {Phase.SAVE: ("save", "stage", "commit"), Phase.LOAD: ("load",)}
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Summary:
         files: in the order of their first use.
         bytes_written, bytes_read: as the completions told.
         engines: in the order of their first row.
-        steps: ordinals of the checkpoints, sorted.
+        steps: ordinals of the checkpoints, sorted; `saves` and `loads` are counted apart.
         processes: processes with at least one row.
         ranks: global ranks, sorted; empty outside a launcher.
         request_sizes: per data op, by ascending size; by the length asked for.
@@ -69,6 +74,8 @@ class Summary:
     bytes_read: int
     engines: tuple[str, ...]
     steps: tuple[int, ...]
+    saves: int
+    loads: int
     processes: int
     ranks: tuple[int, ...]
     request_sizes: Mapping[str, tuple[SizeBucket, ...]]
@@ -101,6 +108,7 @@ def summarize(trace: Trace) -> Summary:
     requests = requests or trace.layer("replay")
     data = requests.where(requests.row_mask(op=DATA_OPS))
     phase = phases(requests)
+    saves, loads = (len(_steps_of(trace, requests, phase, one)) for one in _PHASES)
     max_concurrency, mean_concurrency = _concurrency(data)
     return Summary(
         requests=len(requests),
@@ -111,6 +119,8 @@ def summarize(trace: Trace) -> Summary:
         bytes_read=int(_moved_bytes(data, "read").sum()),
         engines=_used(trace, "engine"),
         steps=_distinct(trace, "step"),
+        saves=saves,
+        loads=loads,
         processes=len(_distinct(trace, "process")),
         ranks=_distinct(trace, "rank"),
         request_sizes={op: _sizes(data.where(data.row_mask(op=op))) for op in DATA_OPS},
@@ -128,6 +138,15 @@ def traffic_of(trace: Trace, op: str) -> Traffic:
     rows = trace.where(trace.row_mask(layer=REQUEST_LAYERS, op=op))
     busy_seconds = busy_ns(rows.ints("start_ns"), ends_ns(rows)) / 1e9
     return Traffic(len(rows), _aligned_share(rows), *_concurrency(rows), busy_seconds)
+
+
+def _steps_of(trace: Trace, requests: Trace, of: PhaseArray, phase: Phase) -> tuple[int, ...]:
+    """Return the steps that save, or load: by what says so, else by the requests of the phase."""
+    meant = trace.row_mask(layer=("span", "tensor")) & trace.valid("step")
+    if meant.any():
+        return tuple(np.unique(trace.ints("step")[meant & trace.row_mask(op=_OPS[phase])]).tolist())
+    steps = requests.ints("step")
+    return tuple(np.unique(steps[(of == phase) & requests.valid("step")]).tolist())
 
 
 def _moved_bytes(requests: Trace, op: str) -> IntArray:

@@ -37,6 +37,28 @@ def test_a_capture_ends_with_what_was_seen_and_what_to_type_next(tmp_path: Path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.bin", "trace.parquet"]
 
 
+def test_a_file_that_the_job_removed_again_is_none_of_its_files(tmp_path: Path) -> None:
+    """One that was there only to be tried out; a name that was used again is there."""
+    job = (
+        "import os\n"
+        "def write(name): open(name, 'wb').write(b'12')\n"
+        "write('kept'); write('tried'); os.unlink('tried')\n"
+        "write('again'); os.unlink('again'); write('again')\n"
+        "write('other'); write('moved'); os.unlink('moved'); os.rename('other', 'moved')"
+    )
+    for script, seen in (
+        (job, "on 3 files;"),
+        (
+            job.splitlines()[0]
+            + """
+open('x', 'w').write('1'); os.unlink('x')""",
+            "on 1 file that it removed;",
+        ),
+    ):
+        command = ("capture", "--force", "-o", "trace.parquet", "--", sys.executable, "-c", script)
+        assert seen in iotrace(*command, cwd=tmp_path).stderr
+
+
 def test_an_include_that_matches_nothing_is_named(tmp_path: Path) -> None:
     """By the capture as it was typed; the raw logs do not keep it, so recover can but ask."""
     trace, raw = tmp_path / "trace.parquet", tmp_path / "raw"

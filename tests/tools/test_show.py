@@ -5,6 +5,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from .command import assert_fits, assert_one_line_error, iotrace
 from .conftest import CHECKPOINT, SIZE, SIZES, Make, Row, checkpoint_rows
 
@@ -32,6 +34,15 @@ def test_time_inside_requests_tells_storage_from_computing(make_trace: Make) -> 
     # Saving (open, 4 writes, sync; close) takes 5.5 + 0.5 ticks, loading (open, 3 reads; close)
     # 3.5 + 0.5.
     assert line.split()[-4:] == ["33", "%", "38", "%"]
+
+
+@pytest.mark.parametrize("layers", [("request",), ("request", "tensor")])
+def test_saves_and_loads_are_counted_apart(make_trace: Make, layers: tuple[str, ...]) -> None:
+    """Both are counted from 0: one save and two loads have two numbers. Also without an engine."""
+    rows = checkpoint_rows()
+    rows += [replace(row, step=1) for row in rows if row.op in ("read", "load")]
+    trace = make_trace([row for row in rows if row.layer in layers])
+    assert "1 save, 2 loads," in iotrace("show", trace).stdout
 
 
 def test_an_incomplete_trace_says_so_before_any_figure(make_trace: Make) -> None:
