@@ -16,6 +16,7 @@ from iotrace.replay.memory import affordable_tape_bytes
 from iotrace.replay.refusal import run_error, uring_cause
 from iotrace.replay.stoppable import call_stoppably
 from iotrace.traces.errors import PlanError, ReplayError
+from iotrace.traces.words import sized
 
 # Contiguous bytes behind any position: the most one system call moves.
 SPAN_BYTES = 1 << 31
@@ -58,7 +59,7 @@ class Tape:
         if tape == ffi.NULL:
             cause = os.strerror(-error[0])
             raise ReplayError(
-                f"no room for {wanted} bytes of payload: {cause}; free memory or ask for less"
+                f"no room for {sized(wanted)} of payload: {cause}; free memory or ask for less"
             )
         self._tape = ffi.gc(tape, lib.tape_free)
 

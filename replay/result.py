@@ -20,6 +20,7 @@ from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Ints as IntColumn
 from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.version import tool_version
+from iotrace.traces.words import sized
 
 _TIMES = ("write_seconds", "read_seconds", "durable_seconds", "allocate_seconds")
 _RECORDING = "the recording: "
@@ -156,7 +157,7 @@ class Outcome:
         for applied in self.plan.history:
             if applied.name == "max_request":
                 size_bytes = dict(applied.parameters)["size_bytes"]
-                sentences.append(f"requests were cut to {size_bytes} bytes")
+                sentences.append(f"requests were cut to {sized(int(str(size_bytes)))}")
         return tuple(sentences)
 
     def to_json(self, trace: str) -> dict[str, object]:

@@ -19,6 +19,7 @@ from iotrace.replay.names import Names
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
 from iotrace.traces.errors import PlanError, ReplayError
+from iotrace.traces.words import sized
 
 PREFIX = "iotrace-replay-"
 _SPARE_SHARE = 0.05
@@ -94,8 +95,9 @@ class Workspace:
         free_bytes = state.f_bavail * state.f_frsize
         if needed_bytes > free_bytes:
             raise PlanError(
-                f"the replay needs {needed_bytes} bytes in {self._root} and {free_bytes} are "
-                "free; choose another place with --root, or half of it with --op"
+                f"the replay needs {sized(needed_bytes)} in {self._root} and "
+                f"{sized(free_bytes)} are free; choose another place with --root, or half of it "
+                "with --op"
             )
 
     def make_directories(self, plan: Plan) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
+from iotrace.traces.words import significant, sized
+
 NONE = "-"  # an absent value
 ELLIPSIS = "…"
 _GAP = "  "
@@ -55,7 +57,7 @@ def format_bytes(size_bytes: int | float | None) -> str:
     """Return a size in binary units, exact multiples without decimals: `8 MiB`, `1.46 GiB`."""
     if size_bytes is None:
         return NONE
-    return _scaled(size_bytes, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"), 1024)
+    return sized(size_bytes)
 
 
 def format_rate(size_bytes: int | float | None, seconds: float | None) -> str:
@@ -73,7 +75,7 @@ def format_seconds(seconds: float | None) -> str:
         return f"{seconds:,.0f} s"
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= factor * 0.9995:  # 999.9 ms is written as 1.00 s
-            return f"{_significant(seconds / factor)} {unit}"
+            return f"{significant(seconds / factor)} {unit}"
     return f"{seconds * 1e9:.0f} ns"
 
 
@@ -178,18 +180,3 @@ def print_problems(terminal: Console, title: str, problems: Sequence[str]) -> No
 def _cell(text: str, column: Column, width: int) -> str:
     text = shorten(text, width) if column.shrink else text
     return text.rjust(width) if column.right else text.ljust(width)
-
-
-def _scaled(value: float, units: Sequence[str], factor: int) -> str:
-    for unit in units[:-1]:
-        if round(abs(value)) < factor:  # 1023.9 of a unit is written as 1.00 of the next
-            return f"{_significant(value)} {unit}"
-        value /= factor
-    return f"{_significant(value)} {units[-1]}"
-
-
-def _significant(value: float) -> str:
-    if value == int(value):
-        return f"{int(value)}"
-    decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    return f"{value:.{decimals}f}"

@@ -1,5 +1,7 @@
 """Numbers in sentences."""
 
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
 
 def plural(count: int, noun: str) -> str:
     """Return a count and its noun.
@@ -9,3 +11,25 @@ def plural(count: int, noun: str) -> str:
     """
     ending = "" if count == 1 else "es" if noun.endswith(("s", "x", "ch")) else "s"
     return f"{count:,} {noun}{ending}"
+
+
+def sized(size_bytes: float) -> str:
+    """Return a size in binary units, exact multiples without decimals.
+
+    >>> sized(8 << 20), sized(1_566_000_000), sized(700)
+    ('8 MiB', '1.46 GiB', '700 B')
+    """
+    value = float(size_bytes)
+    for unit in _BINARY[:-1]:
+        if round(abs(value)) < 1024:  # 1023.9 of a unit is written as 1.00 of the next
+            return f"{significant(value)} {unit}"
+        value /= 1024
+    return f"{significant(value)} {_BINARY[-1]}"
+
+
+def significant(value: float) -> str:
+    """Return three significant digits; whole numbers as they are."""
+    if value == int(value):
+        return f"{int(value)}"
+    decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{decimals}f}"

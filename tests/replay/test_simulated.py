@@ -78,7 +78,7 @@ def test_names_and_syncs_cost_a_round_trip_and_the_result_says_so(
     timings = done.repetitions[0].timings
     assert (timings["end_ns"] - timings["start_ns"]).min() >= ROUND_TRIP_NS
     assert done.repetitions[0].sync_seconds >= 0.002
-    said = ["each request took 2 ms longer", "requests were cut to 1048576 bytes"]
+    said = ["each request took 2 ms longer", "requests were cut to 1 MiB"]
     assert done.to_json("x")["simulated"] == said
     assert outcome_of(sketch(SAVE_AND_LOAD), tmp_path).to_json("x")["simulated"] == []
 
