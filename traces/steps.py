@@ -146,32 +146,42 @@ class _Matching:
         for place in act.places:
             _append(self._by_path[place.engine, place.path], group)
             if place.path not in self._shared:
-                group.shapes.setdefault(place.shape(), place)
-                _append(self._by_shape[place.shape()], group)
+                shape = place.shape()
+                group.shapes.setdefault(shape, place)
+                _append(self._by_shape[shape], group)
         return group
 
     def _best(self, act: Act) -> _Group | None:
         """Return the group an act fits best: the same path first, then the nearest in time."""
         found: list[tuple[tuple[bool, int, int], _Group]] = []
         for place in act.places:
-            exact = self._by_path.get((place.engine, place.path), [])
-            found += [(self._rank_of(act, group, True), group) for group in exact[-_LOOK_BACK:]]
+            exact = self._open(self._by_path.get((place.engine, place.path), ()), act)
+            found += [(self._rank_of(act, group, True), group) for group in exact]
             if place.path in self._shared:
                 continue
-            for group in self._by_shape.get(place.shape(), [])[-_LOOK_BACK:]:
+            shape = place.shape()
+            for group in self._open(self._by_shape.get(shape, ()), act):
                 overlaps = act.start_ns <= group.end_ns
-                if overlaps or is_named_by_rank(group.shapes[place.shape()], place):
+                if overlaps or is_named_by_rank(group.shapes[shape], place):
                     found.append((self._rank_of(act, group, False), group))
-        for (_, gap_ns, _), group in sorted(found, key=lambda one: one[0]):
-            if gap_ns <= ADJACENT_NS and self._may_join(act, group):
+        for _, group in sorted(found, key=lambda one: one[0]):
+            if self._may_join(act, group):
                 return group
         return None
+
+    def _open(self, groups: Sequence[_Group], act: Act) -> list[_Group]:
+        """Return the groups that are near in time, and have nothing of the act's source yet."""
+        return [
+            group
+            for group in groups[-_LOOK_BACK:]
+            if act.source not in group.sources and act.start_ns - group.end_ns <= ADJACENT_NS
+        ]
 
     def _rank_of(self, act: Act, group: _Group, is_exact: bool) -> tuple[bool, int, int]:
         return not is_exact, max(0, act.start_ns - group.end_ns), -group.place
 
     def _may_join(self, act: Act, group: _Group) -> bool:
-        if act.source in group.sources or (act.given is not None and group.given is not None):
+        if act.given is not None and group.given is not None:
             return False
         last = self._last.get(act.source)
         return last is None or not group.leads_to(last)
