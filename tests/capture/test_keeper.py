@@ -83,8 +83,8 @@ def seen_by_kernel(command: list[str], folder: Path) -> dict[str, list[int]]:
         "setpriv --reuid=65534 --regid=65534 --clear-groups sh -c 'echo 1 > x; exec dd if=x of=z'",
         "su nobody -s /bin/bash -c 'dd if=/dev/zero of=x bs=3 count=3 status=none; echo 12 > u'",
         "runuser -u nobody -- dd if=/dev/zero of=x bs=3 count=3 status=none",
-        f'python3 -S -c "import os\n{DROP}\n{WRITES}"',
-        f"python3 -S -c \"import os\nos.write(os.open('y', 66), b'1')\n{DROP}\n{WRITES}\"",
+        f'{sys.executable} -S -c "import os\n{DROP}\n{WRITES}"',
+        f"{sys.executable} -S -c \"import os\nos.write(os.open('y', 66), b'1')\n{DROP}\n{WRITES}\"",
     ],
     ids=["setpriv", "exec after exec", "su", "runuser", "in the program", "after its first writes"],
 )
@@ -115,7 +115,7 @@ def test_the_paths_of_another_root_folder_are_those_of_the_launcher(job: Path) -
         "os.write(os.open('v', 66, dir_fd=os.open('/sub', 0)), bytes(11))\n"
         "os.rename('/z', 'sub/zz')\n"
     )
-    found = captured("python3", "-S", "-c", code)
+    found = captured(sys.executable, "-S", "-c", code)
     assert found.trace.metadata.completeness.problems() == []
     rows = found.trace.where(found.trace.row_mask(op="rename"))
     assert list(rows.strings("path")) == [str(job / "z")]
@@ -242,6 +242,6 @@ def test_a_job_goes_on_when_its_launcher_is_gone(job: Path) -> None:
         f"while os.getppid() == launcher: pass\n{DROP}\n{WRITES}\nprint('done')"
     )
     command = [sys.executable, "-m", "iotrace.tools", "capture", "-o", "../t.parquet", "--"]
-    done = subprocess.run([*command, "python3", "-S", "-c", code], stdout=-1, timeout=60)
+    done = subprocess.run([*command, sys.executable, "-S", "-c", code], stdout=-1, timeout=60)
     assert done.stdout == b"done\n"
     assert (job / "x").stat().st_size == 30_000

@@ -202,6 +202,6 @@ def test_python_asks_where_libraries_are(job: Path, finds: str, writes: str) -> 
 def test_a_little_that_is_written_without_the_library_is_noticed(job: Path, unset: str) -> None:
     """libc's system() passes on the environment as the program left it."""
     code = f"import os; {unset}; os.system('/usr/bin/head -c 5000 /dev/zero > x')"
-    (problem,) = completeness("python3", "-S", "-c", code).problems()
+    (problem,) = completeness(sys.executable, "-S", "-c", code).problems()
     assert "wrote 5000 bytes that were not seen" in problem
     assert (job / "x").stat().st_size == 5000

@@ -148,8 +148,7 @@ def test_would_bigger_writes_or_direct_io_be_faster(ask: Ask, tmp_path: Path) ->
         writes = mount.seen["write"]
     match = re.search(r"save +\d+ MiB .*; ([\d.]+)x as fast", " ".join(first_lines(shown).split()))
     assert match and float(match[1]) > 5, shown
-    # The least that any of the settings makes: those of the probe of the target, and one.
-    assert writes <= 3 < 103
+    assert 0 < writes < 103 / 10
 
 
 def test_what_is_left_if_the_node_dies_in_the_middle(ask: Ask) -> None:
