@@ -133,7 +133,11 @@ def test_a_program_in_another_root_folder_is_recorded(job: Path) -> None:
         copy = job / str(path).lstrip("/")
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
-    found = captured("bash", "-c", "chroot . /bin/bash -c 'echo 123 > /y; read a < /y'; true")
+    found = captured(
+        "bash",
+        "-c",
+        "PATH=$PATH:/usr/sbin chroot . /bin/bash -c 'echo 123 > /y; read a < /y'; true",
+    )
     assert found.trace.metadata.completeness.notes == ()
     assert moved(found)[str(job / "y")] == [("write", 0, 4), ("read", 0, 4)]
 
