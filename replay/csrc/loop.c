@@ -225,7 +225,8 @@ struct slot *loop_take(struct loop *loop, int64_t now, int64_t *wake)
 	loop->free_slots = slot->next;
 	slot->index = loop->job->stream_order[stream->next++];
 	slot->request = &loop->job->requests[slot->index];
-	slot->start_ns = now;
+	/* `now` may be from before another worker's last request, which this one waited for. */
+	slot->start_ns = loop->shared ? clock_ns() : now;
 	slot->resubmissions = slot->retries = slot->staged_bytes = slot->mismatched_bytes = 0;
 	slot->cut = false;
 	slot->staged = transfer_is_staged(loop, slot->request);
