@@ -1,4 +1,4 @@
-"""What holds for every test: examples are the same in each run, and Ctrl-C can be tested."""
+"""What holds for every test: examples are the same in each run, and signals can be tested."""
 
 import signal
 
@@ -9,6 +9,11 @@ def pytest_configure() -> None:
     """Set up the process, before any test is imported."""
     settings.register_profile("same", derandomize=True, deadline=None)
     settings.load_profile("same")
-    # A shell that starts this in the background has it ignored, here and in every child.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell that starts this in the background, or nohup, has them ignored in every child too.
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)

@@ -111,8 +111,8 @@ def test_recorded_times_are_kept_and_lateness_told(small_trace: Path, root: Path
     assert_fits(done.stdout)
     assert "late " in done.stdout
     result = json.loads((root.parent / "timed.json").read_text())
-    # The last request of saving starts 7 ms after its first, times 5; that of loading 6 ms.
-    assert result["replayed"]["write_seconds"][0] > 0.029
+    # The sync starts 6 ms after the open, times 5, of which the open may be late; asap it is none.
+    assert result["replayed"]["write_seconds"][0] > 0.015
     assert result["replayed"]["lateness_us"]["p50"] >= 0
 
 
