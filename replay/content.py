@@ -6,8 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.coverage import CUT, READ, WRITE, Hole, Unwritten, find_unwritten, make_events
-from iotrace.replay.files import growth_of, resets_of
+from iotrace.replay.coverage import (
+    CUT,
+    READ,
+    WRITE,
+    ZERO,
+    Hole,
+    Unwritten,
+    find_unwritten,
+    make_events,
+)
+from iotrace.replay.files import growth_of, resets_of, zeroes_of
 from iotrace.replay.job import PIECE, Op
 from iotrace.replay.pieces import HOLE, PAST_END, Ints, Rows, make_pieces
 from iotrace.replay.plan import Note
@@ -94,10 +103,11 @@ def _events(requests: Rows, moved: Ints, is_new: Mask) -> Rows:
     kind[requests["op"] == Op.WRITE] = WRITE
     kind[(kind >= 0) & (moved == 0)] = -1
     kind[resets_of(requests) | is_new] = CUT
+    kind[zeroes_of(requests)] = ZERO
     chosen = np.flatnonzero((kind >= 0) & (requests["file"] >= 0))
     rows = requests[chosen]
-    cuts = rows["op"] == Op.TRUNCATE
-    end = np.where(cuts, rows["length"], rows["offset"] + moved[chosen])
+    end = rows["offset"] + np.where(rows["op"] == Op.ALLOCATE, rows["length"], moved[chosen])
+    end = np.where(rows["op"] == Op.TRUNCATE, rows["length"], end)
     end = np.where(rows["op"] == Op.OPEN, 0, end)
     return make_events(chosen, rows["file"], kind[chosen], rows["offset"], end)
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from iotrace.replay.intervals import Coverage, Ints
 from iotrace.traces.intervals import Intervals
 
-READ, WRITE, CUT = 0, 1, 2
+READ, WRITE, CUT, ZERO = 0, 1, 2, 3
 
 EVENT = np.dtype(
     [("index", "<i8"), ("file", "<i8"), ("kind", "<i8"), ("start", "<i8"), ("end", "<i8")]
@@ -22,7 +22,7 @@ class Unwritten:
 
     Attributes:
         initial_bytes: per file, the least size it must have had before.
-        holes: parts of reads that found zeros: the file had been emptied or cut there.
+        holes: parts of reads that found zeros: the file had been emptied, cut or punched there.
     """
 
     initial_bytes: Ints
@@ -76,6 +76,8 @@ def _all_written(events: npt.NDArray[np.void]) -> bool:
     first_read = int(np.argmax(reads))
     if not reads[first_read:].all():
         return False
+    if np.any(events["kind"] == ZERO):
+        return False
     cuts = np.flatnonzero(events["kind"] == CUT)
     if np.any(events["end"][cuts] > 0):
         return False
@@ -87,7 +89,7 @@ def _all_written(events: npt.NDArray[np.void]) -> bool:
 
 def _walk(events: npt.NDArray[np.void]) -> tuple[int, list[Hole]]:
     """Follow one file through time."""
-    written = Coverage()
+    written, zeroed = Coverage(), Coverage()
     initial = 0
     limit = int(np.iinfo(np.int64).max)  # what was there before ends here at the latest
     holes: list[Hole] = []
@@ -95,13 +97,21 @@ def _walk(events: npt.NDArray[np.void]) -> tuple[int, list[Hole]]:
     for index, kind, start, end in zip(*columns, strict=True):
         if kind == WRITE:
             written.add(start, end)
+            zeroed.remove(start, end)
         elif kind == CUT:
             written.cut_to(end)
+            zeroed.cut_to(end)
             limit = min(limit, end)
+        elif kind == ZERO:  # of what was there, or had been written, still the size counts
+            zeroed.add(start, end)
         else:
+            empty = Coverage()
+            for low, high in zeroed.parts(start, end):
+                empty.add(low, high)
             for low, high in written.missing(start, end):
                 if low < limit:
                     initial = max(initial, min(high, limit))
                 if high > limit:
-                    holes.append((index, max(low, limit), high))
+                    empty.add(max(low, limit), high)
+            holes += [(index, low, high) for low, high in empty.parts(start, end)]
     return initial, holes

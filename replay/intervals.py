@@ -108,6 +108,21 @@ class Coverage:
             start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
         self._starts[low:high], self._ends[low:high] = [start], [end]
 
+    def remove(self, start: int, end: int) -> None:
+        """Drop [start, end)."""
+        low, high = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        if low < high:
+            left, right = (self._starts[low], start), (end, self._ends[high - 1])
+            rest = [part for part in (left, right) if part[0] < part[1]]
+            self._starts[low:high] = [part[0] for part in rest]
+            self._ends[low:high] = [part[1] for part in rest]
+
+    def parts(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of [start, end) that are in the set, in order."""
+        low, high = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        found = zip(self._starts[low:high], self._ends[low:high], strict=True)
+        return [(max(start, first), min(end, last)) for first, last in found]
+
     def meets(self, start: int, end: int) -> bool:
         """Return whether any byte of [start, end) is in the set."""
         place = bisect_right(self._ends, start)

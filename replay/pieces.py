@@ -14,7 +14,7 @@ from iotrace.replay.job import PIECE
 PADDING = -1  # zeros that fill a block up, written or read back
 PAST_END = -2  # beyond the end of the file: a read gets nothing here
 NEIGHBOUR = -3  # whatever lies beside the wanted bytes; a read drops it
-HOLE = -4  # zeros that the recorded job read where nothing had been written
+HOLE = -4  # zeros that the recorded job read where nothing lay: never written, cut off, punched
 STALE = -5  # the same where bytes lie now that were gone by then; a read does not look at them
 
 Ints = npt.NDArray[np.int64]

@@ -10,6 +10,7 @@ import numpy as np
 
 from iotrace.replay.files import KEEP_SIZE, zeroes_of
 from iotrace.replay.job import Fence, Job, Op
+from iotrace.replay.pieces import HOLE
 from iotrace.replay.plan import Plan
 from iotrace.replay.schedule import Schedule
 
@@ -115,6 +116,8 @@ class Model:
                 wanted = token(piece["file"], piece["offset"], length)
                 assert np.array_equal(found, wanted), "read other bytes"
                 self.read += length
+            elif piece["file"] == HOLE:
+                assert (found == ZERO).all(), "read bytes where the job found none"
             at += length
         whole = at <= len(self.inodes[inode]) or not row["length"]
         assert whole or row["may_be_short"], "short"

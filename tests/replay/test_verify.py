@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape
 from iotrace.replay.plan import Plan
-from iotrace.replay.sketch import sketch
+from iotrace.replay.sketch import listing, sketch
 from iotrace.replay.transforms.align import Align
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
@@ -59,6 +59,20 @@ def test_every_byte_is_expected_as_it_is_left(
         known[own] = True
     if not there:  # what a read found there before is not compared
         assert (written | (content == ZERO)).all()
+
+
+READS = st.builds("read a {} {}".format, PLACES, LENGTHS)
+
+
+@law
+@given(st.lists(st.one_of(CHANGES, READS), min_size=2, max_size=12), st.booleans())
+def test_every_read_is_expected_to_find_what_is_there(steps: list[str], there: bool) -> None:
+    """Payload where it was written last, zeros where it was taken away before the read."""
+    begin = ["open a rw", "read a 0 6000"] if there else ["open a rw+create+trunc"]
+    lines = [*begin, "write a 0 6000", *steps, "write a 0 6000", "read a 0 6000", "close a"]
+    plan = sketch("\n".join(lines))
+    for one in (plan, Coalesce(2048)(plan), Align(512)(plan)):
+        assert [text for text in run_in_order(one).problems if "short" not in text] == []
 
 
 def left_of(plan: Plan) -> set[int]:
@@ -110,3 +124,24 @@ def test_zeros_are_proven(tmp_path: Path, text: str, zeros: list[tuple[int, int]
         told = find_mismatch(plan, tape, root_fd)
     os.close(root_fd)
     assert told == f"a: 1 byte differs, first at {zeros[-1][0] + 5:,}"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (WRITE + "punch a 4096 8192\nread a 0 65536", "[0+4096, hole 8192, 12288+53248]"),
+        (WRITE + "punch a 4096 8192\nread a 4096 8192", "[hole 8192]"),
+        (WRITE + "punch a 4096 8192\nwrite a 8000 100\nread a 4096 8192",
+         "[hole 3904, 8000+100, hole 4188]"),
+        (WRITE + "truncate a 5000\npunch a 4096 100\ntruncate a 9000\nread a 0 9000",
+         "[0+4096, hole 100, 4196+804, hole 4000]"),
+        ("open a rw\npunch a 4096 8192\nread a 4096 8192", "[hole 8192]"),
+    ],
+)  # fmt: skip
+def test_reads_of_punched_holes_find_zeros(tmp_path: Path, text: str, found: str) -> None:
+    """Those bytes are not what was written there before."""
+    plan = sketch(text + "\nclose a")
+    assert found in listing(plan)
+    outcome = run(plan, tmp_path, verify=True)
+    assert outcome.errors == ()
+    assert outcome.verified is True
