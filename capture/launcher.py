@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from iotrace.capture.program import CommandNotExecutableError, why_not_executable
@@ -112,9 +112,10 @@ def read_bytes(fd: int) -> Iterator[int]:
 
 
 def forward(pid: int, number: int) -> None:
-    """Pass a signal on, unless the job has it already."""
+    """Pass a signal on, unless the job has it already, or it may not be sent: `sudo` takes none."""
     if not (number in FROM_KEYS and has_terminal()):
-        os.kill(pid, number)
+        with suppress(PermissionError):
+            os.kill(pid, number)
 
 
 def has_terminal() -> bool:

@@ -4,9 +4,11 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -157,6 +159,32 @@ def test_an_inherited_descriptor_stays_open() -> None:
     os.close(write_end)
     assert os.read(read_end, 10) == b"here"
     os.close(read_end)
+
+
+AS_ANOTHER_USER = """
+import os, sys
+from pathlib import Path
+from iotrace.capture.launcher import run
+os.setresuid(*[65534] * 3)
+sys.exit(run(Path(sys.argv[1]), sys.argv[1:], os.environ))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root, setpriv")
+def test_a_signal_that_may_not_be_passed_on_does_not_end_the_capture() -> None:
+    """As of `sudo`: the job goes on, and its raw logs must not be removed under it."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        sudo = shutil.copy(shutil.which("setpriv") or "", folder)
+        os.chmod(sudo, 0o4755)
+        job = ["--reuid=0", "sh", "-c", "id -ru; sleep 0.3; exit 7"]
+        command = [sys.executable, "-c", AS_ANOTHER_USER, sudo, *job]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+            assert launcher.stdout is not None
+            if launcher.stdout.readline() != "0\n":
+                pytest.skip("programs gain no rights here")
+            launcher.send_signal(signal.SIGTERM)
+            assert launcher.wait() == 7
 
 
 def test_the_end_of_a_grandchild_is_not_the_end_of_the_job() -> None:
