@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from iotrace.traces.errors import CaptureError
 PROC = Path("/proc")
 _PATH_BYTES = 4096
 _LAST_RAN = "se.exec_start"
+_AT_POSITION = 2**64 - 1  # as an offset of preadv2 and pwritev2
 
 # Calls as (op, argument of the descriptor, of the path, of the length, of the offset); -1: none.
 _Form = tuple[str, int, int, int, int]
@@ -38,7 +39,8 @@ _X86_64: Mapping[int, _Form] = {
     83: ("mkdir", -1, 0, -1, -1), 258: ("mkdir", -1, 1, -1, -1), 262: ("stat", -1, 1, -1, -1),
     5: ("stat", 0, -1, -1, -1), 332: ("stat", -1, 1, -1, -1), 217: ("list", 0, -1, -1, -1),
     426: ("io_uring wait", 0, -1, -1, -1), 208: ("libaio wait", -1, -1, -1, -1),
-    11: ("unmap", -1, -1, 1, 0), 26: ("msync", -1, -1, 1, -1),
+    11: ("unmap", -1, -1, 1, -1), 26: ("msync", -1, -1, 1, -1),
+    4: ("stat", -1, 0, -1, -1), 6: ("stat", -1, 0, -1, -1), 333: ("libaio wait", -1, -1, -1, -1),
 }  # fmt: skip
 _AARCH64: Mapping[int, _Form] = {
     63: ("read", 0, -1, 2, -1), 64: ("write", 0, -1, 2, -1),
@@ -52,6 +54,11 @@ _AARCH64: Mapping[int, _Form] = {
     276: ("rename", -1, 1, -1, -1), 35: ("unlink", -1, 1, -1, -1), 34: ("mkdir", -1, 1, -1, -1),
     79: ("stat", -1, 1, -1, -1), 80: ("stat", 0, -1, -1, -1), 291: ("stat", -1, 1, -1, -1),
     61: ("list", 0, -1, -1, -1), 426: ("io_uring wait", 0, -1, -1, -1),
+    286: ("read", 0, -1, -1, 3), 287: ("write", 0, -1, -1, 3),
+    71: ("sendfile", 1, -1, 3, -1), 285: ("copy", 0, -1, 4, -1),
+    84: ("sync", 0, -1, -1, -1), 267: ("sync", 0, -1, -1, -1), 38: ("rename", -1, 1, -1, -1),
+    4: ("libaio wait", -1, -1, -1, -1), 292: ("libaio wait", -1, -1, -1, -1),
+    215: ("unmap", -1, -1, 1, -1), 227: ("msync", -1, -1, 1, -1),
 }  # fmt: skip
 _FORMS = {"x86_64": _X86_64, "aarch64": _AARCH64}
 # Where the kernel waits, by a part of the function's name.
@@ -201,6 +208,8 @@ def _request(
     arguments = [int(word, 16) for word in call[1:7]]
     length = arguments[length_at] if length_at >= 0 else None
     offset = arguments[offset_at] if offset_at >= 0 else None
+    if offset == _AT_POSITION:
+        offset = None
     path = None
     if fd_at >= 0:
         fd = arguments[fd_at] & 0xFFFFFFFF
@@ -248,10 +257,10 @@ def _idle(folder: Path, processor: int) -> float | None:
     return None if now is None else max(0.0, now - last)
 
 
-def _last_ran(folder: Path, read: Callable[[Path], str] = Path.read_text) -> float | None:
+def _last_ran(folder: Path) -> float | None:
     """Return when a thread last ran, in seconds of its processor's clock."""
     with suppress(OSError, ValueError):
-        for line in read(folder / "sched").splitlines():
+        for line in (folder / "sched").read_text().splitlines():
             name, _, value = line.partition(":")
             if name.strip() == _LAST_RAN:
                 return float(value) / 1e3

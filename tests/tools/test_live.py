@@ -28,6 +28,11 @@ READING = """
 import os, sys
 os.pread(os.open(sys.argv[1], os.O_RDONLY), 8192, 4096)
 """
+AT_POSITION = """
+import os
+read_end, write_end = os.pipe()
+os.preadv(read_end, [bytearray(1)], -1, os.RWF_HIPRI)
+"""
 PARENT = """
 import subprocess, sys
 subprocess.run([sys.executable, "-c", *sys.argv[1:]], env={"RANK": "3"})
@@ -88,6 +93,14 @@ def test_a_rank_stuck_in_a_read_of_a_remote_file_system_is_seen(tmp_path: Path) 
         line.startswith("3 ") and "read 8 KiB" in line and "the FUSE server" in line
         for line in shown.splitlines()
     ), shown
+
+
+def test_a_read_at_the_position_of_its_file_is_told_there() -> None:
+    """preadv2 asks for that by an offset of -1."""
+    with running(AT_POSITION) as pid:
+        found = wait_for(pid, lambda one: one.op == "read" and one.length is None)
+    assert found.path is not None and found.path.startswith("pipe:")
+    assert found.offset == 0
 
 
 def test_a_job_that_computes_is_not_called_stuck() -> None:
