@@ -40,7 +40,7 @@ def _lines(damage: Damage) -> Iterator[tuple[str, str]]:
     yield "index", damage.index or "whole"
     lost, parts = damage.lost, damage.parts
     if not parts:
-        yield "tensors", "none can be told apart without the index"
+        yield "tensors", "none can be told apart without the index" if damage.index else "none"
         return
     proof = {
         "checksums": "by their checksums",

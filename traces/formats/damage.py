@@ -99,8 +99,9 @@ def _archive(path: Path) -> Damage | None:
         for key, tensor, length in torch_scan.records(found)
     ]
     index = "" if found.index else "missing: it is written last, so the save did not end"
-    if not found.names:
-        index = "missing, and the names at the front are cut too"
+    if found.names is None:
+        torn = "missing, and the names at the front are cut too"
+        index = "there, but the names at the front are broken" if found.index else torn
     checked = "checksums" if found.checksums else "extents"
     parts.sort(key=lambda part: part.offset)
     return Damage(str(path), "torch.save", size, index, checked, tuple(parts))

@@ -11,6 +11,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -38,18 +39,16 @@ class Scan:
 
     Attributes:
         index: whether the index is there.
-        names: the tensors of each storage, as (tensor, bytes of the storage), by key; empty:
+        names: the tensors of each storage, as (tensor, bytes of the storage), by key; None:
             the pickle is not whole.
         storages: where each lies that has begun.
         checksums: of each storage, where one was written.
-        cut: where the last whole record ends; None: nothing is missing before the index.
     """
 
     index: bool
-    names: dict[str, list[tuple[Named, int]]]
+    names: dict[str, list[tuple[Named, int]]] | None
     storages: dict[str, Stored]
     checksums: dict[str, int]
-    cut: int | None
 
 
 def scan(file: BinaryIO) -> Scan:
@@ -78,7 +77,10 @@ def _by_index(file: BinaryIO) -> Scan | None:
             records = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, ValueError):
         return None
-    names: dict[str, list[tuple[Named, int]]] = {}
+    inner = [record.filename.partition("/")[2] for record in records]
+    if not any(name == PICKLE or name.startswith(STORAGES) for name in inner):
+        raise ValueError("an archive of something else")
+    names: dict[str, list[tuple[Named, int]]] | None = None
     storages, checksums = {}, {}
     for record in records:
         header = _header(file, record.header_offset)
@@ -86,17 +88,18 @@ def _by_index(file: BinaryIO) -> Scan | None:
             continue
         name, begin, _, _ = header
         if name == PICKLE:
-            names = _names(file, begin)
+            with suppress(ValueError, OverflowError, RecursionError):
+                names = _names(file, begin)
         elif name.startswith(STORAGES):
             key = name[len(STORAGES) :]
             storages[key] = Stored(begin, record.compress_size)
             checksums[key] = record.CRC
-    return Scan(True, names, storages, {k: v for k, v in checksums.items() if v}, None)
+    return Scan(True, names, storages, {k: v for k, v in checksums.items() if v})
 
 
 def _front_to_back(file: BinaryIO) -> Scan:
     size = os.fstat(file.fileno()).st_size
-    names: dict[str, list[tuple[Named, int]]] = {}
+    names: dict[str, list[tuple[Named, int]]] | None = None
     storages: dict[str, Stored] = {}
     checksums: dict[str, int] = {}
     position = 0
@@ -110,7 +113,7 @@ def _front_to_back(file: BinaryIO) -> Scan:
             end = file.tell()
         elif name.startswith(STORAGES):
             key = name[len(STORAGES) :]
-            length = known_bytes if known_bytes is not None else _length(names, key)
+            length = known_bytes if known_bytes is not None else _length(names or {}, key)
             if length is None:
                 break
             storages[key] = Stored(begin, length)
@@ -131,11 +134,11 @@ def _front_to_back(file: BinaryIO) -> Scan:
             position = end
         if name.startswith(STORAGES) and crc:
             checksums[name[len(STORAGES) :]] = crc
-    if not position and not names:
+    if not position and names is None:
         file.seek(0)
         if file.read(4) != ZIP_MAGIC:
             raise ValueError("no archive")
-    return Scan(False, names, storages, checksums, position)
+    return Scan(False, names, storages, checksums)
 
 
 def _header(file: BinaryIO, position: int) -> tuple[str, int, int | None, int] | None:
@@ -192,6 +195,6 @@ def _behind(file: BinaryIO, end: int) -> tuple[int, int] | None:
 
 def records(found: Scan) -> Iterator[tuple[str, Named, int]]:
     """Yield key, tensor and bytes of the storage of each tensor."""
-    for key, held in found.names.items():
+    for key, held in (found.names or {}).items():
         for tensor, length in held:
             yield key, tensor, length

@@ -83,6 +83,24 @@ def test_a_cut_within_the_names_leaves_nothing_to_tell(saved: Path, tmp_path: Pa
     assert found.parts == () and "names" in found.index
 
 
+def test_a_checkpoint_without_tensors_is_whole(tmp_path: Path) -> None:
+    """It has an index, and names of nothing."""
+    torch.save({"epoch": 3}, tmp_path / "epoch.pt")
+    found = state_of(tmp_path / "epoch.pt")
+    assert (found.index, found.parts) == ("", ())
+
+
+def test_names_that_were_overwritten_are_told_of(saved: Path, tmp_path: Path) -> None:
+    """The archive is one of torch.save all the same; its index is there and does not help."""
+    broken = tmp_path / "broken.pt"
+    whole = (saved / "model.pt").read_bytes()
+    begin = whole.index(b"\x80", whole.index(b"data.pkl"))
+    broken.write_bytes(whole[: begin + 2] + b"\xff" * 10 + whole[begin + 12 :])
+    found = state_of(broken)
+    assert found.parts == ()
+    assert found.index == "there, but the names at the front are broken"
+
+
 def test_a_page_that_never_reached_the_disk_is_found(saved: Path, tmp_path: Path) -> None:
     """The size is right and torch.load does not complain of the hole."""
     holed = tmp_path / "holed.pt"
@@ -155,3 +173,5 @@ def test_what_is_no_checkpoint_is_none(tmp_path: Path) -> None:
     for name, content in (("a", b"PAR1" + bytes(40)), ("b", b""), ("c", b"some text, no more")):
         (tmp_path / name).write_bytes(content)
         assert examine(tmp_path / name) is None
+    np.savez(tmp_path / "arrays.npz", weights=np.ones(4))
+    assert examine(tmp_path / "arrays.npz") is None
