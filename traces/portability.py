@@ -17,7 +17,6 @@ from iotrace.traces.columns import CodeArray, Mask
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 
-_O_DIRECTORY = 0o200000
 _WAYS = {
     "rename": "rename",
     "link": "hard or symbolic links",
@@ -115,18 +114,15 @@ def _lasting_path(requests: Requests, row: int) -> str | None:
 
 
 def _masks(requests: Requests) -> Iterator[tuple[str, Mask]]:
-    for op in ("rename", "link", "allocate", "unlink"):
+    for op in ("rename", "link", "allocate", "unlink", "truncate"):
         yield op, requests.is_op(op)
-    yield "truncate", requests.is_op("truncate")
     writes = requests.is_op("write")
     syncs = requests.is_op("sync")
     yield "scattered", _scattered(requests, writes)
-    opens = requests.is_op("open")
-    folders = np.unique(requests.file[opens & (requests.flags & _O_DIRECTORY != 0) & ~writes])
-    yield "folder sync", syncs & np.isin(requests.file, folders[folders >= 0])
+    opens = requests.is_op("open") & (requests.flags >= 0)
+    yield "folder sync", syncs & requests.is_of_folder
     yield "after sync", writes & _after(requests.home, syncs)
-    known = opens & (requests.flags >= 0)
-    to_write = known & (requests.flags & os.O_ACCMODE != os.O_RDONLY)
+    to_write = opens & (requests.flags & os.O_ACCMODE != os.O_RDONLY)
     again = to_write & _after(requests.home, writes)
     emptied = requests.flags & os.O_TRUNC != 0
     yield "reopened", again & ~emptied

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from iotrace.traces.phases import PhaseArray, ends_ns, phases
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.trace import Trace
+
+_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +104,14 @@ class Requests:
     def is_data(self) -> Mask:
         """Which requests read or write."""
         return self.is_op(*DATA_OPS)
+
+    @property
+    def is_of_folder(self) -> Mask:
+        """Which requests are of what was opened as a folder, and not of an unnamed file in it."""
+        opens = self.is_op("open") & (self.flags >= 0)
+        opens &= (self.flags & os.O_DIRECTORY != 0) & (self.flags & _TMPFILE == 0)
+        folders = np.unique(self.file[opens])
+        return np.isin(self.file, folders[folders >= 0])
 
     @property
     def moved(self) -> IntArray:

@@ -93,9 +93,7 @@ def _last(requests: Requests, mask: np.ndarray) -> int:
 
 def _folder_syncs(requests: Requests, after_ns: int) -> int:
     """Count the syncs of files that were opened as folders."""
-    opens = requests.is_op("open") & (requests.flags >= 0)
-    folders = np.unique(requests.file[opens & (requests.flags & os.O_DIRECTORY != 0)])
-    syncs = requests.is_op("sync") & np.isin(requests.file, folders[folders >= 0])
+    syncs = requests.is_op("sync") & requests.is_of_folder
     return int((syncs & (requests.start_ns >= after_ns)).sum())
 
 
