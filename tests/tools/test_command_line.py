@@ -188,3 +188,17 @@ def test_a_root_that_is_not_there_is_refused(verb: str, small_trace: Path, tmp_p
 )
 def test_the_choices_are_those_of_the_replay(names: type[StrEnum], known: tuple[str, ...]) -> None:
     assert {name.value for name in names} == set(known)
+
+
+def test_a_checkpoint_is_checked_by_itself(tmp_path: Path) -> None:
+    """What is asked of traces alone is not passed over in silence."""
+    empty = tmp_path / "empty.safetensors"
+    empty.write_bytes((2).to_bytes(8, "little") + b"{}")
+    done = iotrace("check", empty)
+    assert done.returncode == 0
+    assert [line.split() for line in done.stdout.splitlines()[-2:]] == [
+        ["index", "whole"],
+        ["tensors", "none"],
+    ]
+    for asked in (("--for", "nfs"), ("--digest",), ("--shared",), ("--strict",)):
+        assert_one_line_error(iotrace("check", empty, *asked), 2, asked[0], "is a checkpoint")

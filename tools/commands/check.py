@@ -91,6 +91,14 @@ def check(
     check_json(json_to, force=force)
     damage = _checkpoint(trace)
     if damage is not None:
+        for given, option in (
+            (digest, "--digest"),
+            (shared, "--shared"),
+            (strict, "--strict"),
+            (targets, "--for"),
+        ):
+            if given:
+                raise IotraceError(f"{option} is of traces, {trace} is a checkpoint; leave it out")
         if json_to is not None:
             write_json(damage_json(damage), json_to)
         if json_to != STDOUT:
