@@ -1,4 +1,4 @@
-"""Save and load a state of 514 MiB by one engine: 64 tensors of 8 MiB, 256 of 4 KiB.
+"""Save and load a state of 513 MiB by one engine: 64 tensors of 8 MiB, 256 of 4 KiB.
 
 Usage: job.py torch.save|dcp|torchsnapshot|safetensors FOLDER [pairs]
 
