@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from errno import EACCES, EINVAL
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +129,7 @@ def read_proc_link(pid: int, path: str) -> bytes:
 def serve(keeper: Keeper, listener: socket.socket, stop: socket.socket) -> None:
     """Answer one question on each connection, until something is sent to `stop`.
 
-    Who connects and says nothing keeps nobody waiting.
+    Who connects and says nothing keeps nobody waiting: of too many, the first to come is refused.
     """
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
@@ -144,7 +145,8 @@ def serve(keeper: Keeper, listener: socket.socket, stop: socket.socket) -> None:
                     connection.setblocking(False)
                     waiting[connection] = None
                     selector.register(connection, selectors.EVENT_READ)
-            for connection in [c for c in waiting if c in ready or len(waiting) > WAITING_MAX]:
+            oldest = set(islice(waiting, max(0, len(waiting) - WAITING_MAX)))
+            for connection in [c for c in waiting if c in ready or c in oldest]:
                 selector.unregister(connection)
                 del waiting[connection]
                 with connection, suppress(OSError):

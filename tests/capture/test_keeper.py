@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from errno import EAGAIN
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from iotrace.capture.keeper import (
     PROC_FILE,
     PROC_LINK,
     QUESTION,
+    WAITING_MAX,
     keeping,
 )
 from iotrace.capture.roster import BEGIN, ENTRY, read_roster, start_roster
@@ -235,6 +237,21 @@ def test_who_says_nothing_keeps_nobody_waiting(address: str) -> None:
     """Anyone may connect."""
     silent = [connected(address) for _ in range(300)]
     assert ask(address, PROC_FILE, b"/proc/self/io")[0] == 0
+    for connection in silent:
+        connection.close()
+
+
+def test_of_too_many_that_say_nothing_the_first_is_refused(address: str) -> None:
+    """A process of the job that was only slow to ask would never ask again."""
+    silent = [connected(address) for _ in range(WAITING_MAX)]
+    with connected(address) as slow:
+        assert OUTCOME.unpack(silent[0].recv(64)) == (-EAGAIN,)
+        key = address.partition(":")[2].encode()
+        slow.send(QUESTION.pack(key, PROC_FILE) + b"/proc/self/io")
+        assert OUTCOME.unpack_from(slow.recv(65536)) == (0,)
+    silent[1].setblocking(False)
+    with pytest.raises(BlockingIOError):
+        silent[1].recv(64)
     for connection in silent:
         connection.close()
 
