@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,13 +127,8 @@ def test_deep_nesting_does_not_exhaust_the_stack() -> None:
 
 def test_a_walk_is_bounded() -> None:
     """A job may save a hundred million numbers beside its tensors; it must not wait for us."""
-    numbers = range(NODES_MAX + 1)
-    start = time.process_time()
-
-    found = names([list(numbers), Leaf()])
-
-    assert found == []
-    assert time.process_time() - start < 20
+    assert names([list(range(NODES_MAX // 2)), Leaf()]) == ["1"]
+    assert names([list(range(NODES_MAX + 1)), Leaf()]) == []
 
 
 def test_classes_and_functions_are_left_alone() -> None:
