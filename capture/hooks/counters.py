@@ -215,5 +215,7 @@ def read_proc(path: str) -> bytes:
         while part := os.read(fd, 4096):
             content += part
         return content
+    except OSError:  # some may be opened, and not be read
+        return b""
     finally:
         os.close(fd)

@@ -21,6 +21,7 @@ from iotrace.capture.hooks.counters import (
     Counters,
     files_of,
     mincore,
+    read_proc,
 )
 from iotrace.traces.check import check_trace
 from iotrace.traces.counters import (
@@ -197,6 +198,12 @@ def test_older_kernels_are_not_asked_about_large_files(tmp_path: Path) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate(MINCORE_BYTES_MAX)
     assert counters._cache(str(tmp_path)) == {}
+
+
+@pytest.mark.parametrize("path", ["/proc/none", "/proc/self/mem", "/proc/self"])
+def test_what_cannot_be_read_of_proc_is_left_out(path: str) -> None:
+    """The values that can be are told all the same."""
+    assert read_proc(path) == b""
 
 
 def test_only_files_are_opened(tmp_path: Path) -> None:
