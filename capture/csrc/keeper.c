@@ -138,7 +138,7 @@ long keeper_text(enum keeper_request request, const char *path, char *buffer, si
 	return ask(request, path, strlen(path), buffer, bytes, NULL);
 }
 
-bool keeper_keeps(const void *entry, size_t bytes)
+void keeper_keep(const void *entry, size_t bytes)
 {
-	return ask(KEEPER_ENTRY, entry, bytes, NULL, 0, NULL) == 0;
+	ask(KEEPER_ENTRY, entry, bytes, NULL, 0, NULL);
 }

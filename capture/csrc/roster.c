@@ -87,7 +87,7 @@ static void enter(struct roster_entry *entry, const char *text)
 	entry->boottime_ns = clock_now(CLOCK_BOOTTIME);
 	entry->monotonic_ns = clock_now(CLOCK_MONOTONIC);
 	if (!store(entry))
-		keeper_keeps(entry, sizeof(*entry));
+		keeper_keep(entry, sizeof(*entry));
 }
 
 void roster_begin(void)
