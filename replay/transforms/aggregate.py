@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from iotrace.replay.bindings import Bindings
 from iotrace.replay.files import zeroes_of
-from iotrace.replay.job import MAX_OFFSET_BYTES
+from iotrace.replay.job import MAX_OFFSET_BYTES, Op
+from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.transforms.layout import Layout
 from iotrace.replay.transforms.move import Move
@@ -14,6 +17,8 @@ from iotrace.traces.errors import PlanError
 
 LAYOUTS = ("rank", "host", "shared")
 STRIPE_BYTES = 1 << 20
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,8 @@ class Aggregate:
     a step. Of its syncs the last remains; of the renames that commit the old files one; and the
     file is removed with the last of them. Reads follow their bytes; what they asked for beyond
     the end of a file is gone. Where a file was emptied and read as zeros, the bytes that it had
-    before are still there: reads move them, and do not look at them.
+    before are still there: reads move them, and do not look at them. Where a recording has
+    steps, files that the job made and removed outside of them are left where they are.
 
     Attributes:
         layout: of LAYOUTS.
@@ -84,8 +90,29 @@ def _wanted(plan: Plan) -> tuple[Wanted, tuple[Note, ...]]:
     """Return what is to be moved, and what is left where it is."""
     rows = plan.requests
     data = np.flatnonzero(plan.is_data() & (rows["length"] > 0))
-    stays = np.zeros(len(plan.files) + 1, np.bool_)
-    stays[rows["file"][zeroes_of(rows)]] = True
-    count = int(stays[:-1].sum())
-    note = Note("files with holes punched, not aggregated", count)
-    return Wanted.of(plan, data[~stays[rows["file"][data]]]), (note,) if count else ()
+    holed = np.zeros(len(plan.files) + 1, np.bool_)
+    holed[rows["file"][zeroes_of(rows)]] = True
+    scratch = _are_scratch(plan, data) & ~holed
+    counted = (
+        ("files with holes punched", holed),
+        ("files made and removed between steps", scratch),
+    )
+    notes = (Note(f"{what}, not aggregated", int(mask[:-1].sum())) for what, mask in counted)
+    moves = ~(holed | scratch)[rows["file"][data]]
+    return Wanted.of(plan, data[moves]), tuple(note for note in notes if note.count)
+
+
+def _are_scratch(plan: Plan, data: Ints) -> Mask:
+    """Return which files the job made and removed outside of all steps, if it has any."""
+    rows = plan.requests
+    outside = np.zeros(len(plan.files) + 1, np.bool_)
+    in_step = rows["step"] >= 0
+    if in_step.any():
+        outside[rows["file"][data]] = True
+        outside[rows["file"][in_step]] = False
+        outside[:-1] &= ~plan.files.exists
+    if outside[:-1].any():
+        removal = Bindings.of(rows, plan.paths).removals(len(plan.files))
+        # A file that another one replaces goes with that one's rename, which may be given up.
+        outside[:-1] &= (removal >= 0) & (rows["op"][removal] == Op.UNLINK)
+    return outside

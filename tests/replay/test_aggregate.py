@@ -232,6 +232,32 @@ def test_a_file_with_holes_punched_is_left_alone() -> None:
     assert note.count == 1
 
 
+SCRATCH = "open t w+create\nwrite t 0 4\nclose t\nunlink t\n"
+SAVE = "open a w+create\nwrite a 0 8\nclose a\n"
+
+
+def test_a_file_made_and_removed_between_steps_is_left_alone() -> None:
+    """It is none of a checkpoint; without steps nobody knows."""
+    text = SCRATCH
+    plan = valid(Aggregate("rank")(sketch(text + "step 0\n" + SAVE)))
+    assert files(plan) == ["step-0-process-0"]
+    assert lines(plan)[:4] == text.splitlines()
+    assert [str(note) for note in plan.notes] == [
+        "files made and removed between steps, not aggregated: 1"
+    ]
+    assert files(valid(Aggregate("rank")(sketch(text + SAVE)))) == ["process-0"]
+    within = valid(Aggregate("rank")(sketch("step 0\n" + text + SAVE)))
+    assert files(within) == ["step-0-process-0"] and not within.notes
+
+
+def test_a_file_that_a_checkpoint_replaces_goes_with_it() -> None:
+    """Its name is taken by a rename that is given up: left alone, it would stay."""
+    text = "open t w+create\nwrite t 0 4\nclose t\n"
+    replaced = "step 0\n" + SAVE + "rename a t"
+    plan = valid(Aggregate("rank")(sketch(text + replaced)))
+    assert files(plan) == ["step-0-process-0"]
+
+
 def test_pauses_are_not_lost_with_their_requests() -> None:
     """The job computed for as long, whatever it opened."""
     plan = sketch("open a w+create\nwrite a 0 1\nclose a\nopen b w+create\nwrite b 0 1\nclose b")
