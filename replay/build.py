@@ -20,7 +20,7 @@ from iotrace.replay.recorded import (
     recorded_requests,
 )
 from iotrace.replay.relocation import Relocation
-from iotrace.replay.rows import ROW
+from iotrace.replay.rows import ROW, require_countable
 from iotrace.replay.tensors import hosts_of, plan_from_tensors
 from iotrace.traces.errors import PlanError
 from iotrace.traces.trace import Trace
@@ -52,6 +52,7 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
     """
     if layer not in LAYERS:
         raise PlanError(f"no layer {layer!r}; choose one of {', '.join(LAYERS)}")
+    require_countable("rows of the trace", len(trace))
     if layer == "tensor":
         return plan_from_tensors(trace)
     recorded = recorded_requests(trace)

@@ -17,7 +17,7 @@ from iotrace.replay.pieces import (
     spread,
 )
 from iotrace.replay.relocation import Relocation
-from iotrace.replay.rows import ROW
+from iotrace.replay.rows import ROW, require_countable
 from iotrace.traces.errors import PlanError
 
 _BY_HANDLE = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.ALLOCATE)
@@ -113,6 +113,7 @@ class Plan:
     barriers_ns: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
+        require_countable("pieces of requests", len(self.pieces))
         for array in (self.requests, self.pieces):
             array.flags.writeable = False
 

@@ -6,9 +6,11 @@ import numpy as np
 
 from iotrace.replay.job import REQUEST
 from iotrace.replay.pieces import Rows
+from iotrace.traces.errors import PlanError
 
 _BY_SCHEDULE = ("fence", "file_before", "file_fences", "global_fences", "reserved")
 # Pieces and rows of the trace are counted in 31 bits: a plan of more takes 200 GB.
+_MOST = 2**31 - 1
 _NARROW: dict[str, np.dtype[Any]] = {
     "first_piece": np.dtype("<i4"),
     "source_row": np.dtype("<i4"),
@@ -26,6 +28,18 @@ def _row() -> np.dtype[np.void]:
 
 
 ROW = _row()
+
+
+def require_countable(what: str, count: int) -> None:
+    """Refuse more of something than a ROW can count.
+
+    Raises:
+        PlanError: saying so.
+    """
+    if count > _MOST:
+        raise PlanError(
+            f"{count:,} {what} are more than a plan holds ({_MOST:,}); take fewer steps or ranks"
+        )
 
 
 def lowered(rows: Rows) -> Rows:
