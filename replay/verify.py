@@ -179,13 +179,7 @@ def unproved_bytes(plan: Plan) -> int:
     They were prepared, or written before, with the same content: a lost write does not show.
     """
     written, initial = written_extents(plan), plan.initial_extents()
-    resets = np.flatnonzero(resets_of(plan.requests) & (plan.requests["file"] >= 0))
-    rows = plan.requests[resets]
-    size = np.full(len(plan.files), _NO_LIMIT)
-    np.minimum.at(size, rows["file"], np.where(rows["op"] == Op.TRUNCATE, rows["length"], 0))
-    room = (size[initial["file"]] - initial["offset"]).clip(0)
-    initial["length"] = np.minimum(initial["length"], room)
-    initial = initial[initial["length"] > 0]
+    initial = _left(plan.requests, initial, np.full(len(initial), -1))
     there = int(initial["length"].sum())
     return int(written["length"].sum()) + there - _union_bytes(np.concatenate([written, initial]))
 

@@ -78,6 +78,7 @@ def test_reads_alone_find_what_was_written(tmp_path: Path, flags: str, again: st
         ("open a rw\nread a 0 5000\nwrite a 4000 2000\nclose a", 1000),
         ("open a rw\nread a 0 5000\ntruncate a 4500\nwrite a 4000 2000\nclose a", 500),
         ("open a rw\nread a 0 5000\nwrite a 4000 2000\ntruncate a 4100\nclose a", 100),
+        ("open a rw\nread a 0 5000\npunch a 4500 100\nwrite a 4000 2000\nclose a", 900),
         ("open a w+create\nwrite a 0 50\nwrite a 20 50\nclose a", 30),
         ("open a w+create\nwrite a 0 50\nclose a\nopen b r\nread b 0 50\nclose b", 0),
     ],
