@@ -114,10 +114,7 @@ def _parse(lines: Iterable[str]) -> Iterable[dict[str, int | str]]:
                 for (process, thread, name), number in opened.items()
                 if (process, name) == (state["process"], words[1])
             }
-        if words[0] in (
-            *("open", "read", "write", "allocate"),
-            *("punch", "truncate", "sync", "close"),
-        ):
+        if words[0] in _BY_HANDLE:
             row["file"] = opened.setdefault(key, _UNSEEN + len(opened))
         moved = row["length"] if words[0] in ("read", "write") else 0
         row["result"] = int(result) if result else moved
