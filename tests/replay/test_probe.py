@@ -15,17 +15,18 @@ SETTLED = ProbePoint("write", 4096, 1, False, 100.0, 100.0, 40.0, runs=3, low=98
 HOUR_NS = 3600 * 10**9
 
 
-def test_a_request_of_a_millisecond_is_found_to_take_one(
+def test_requests_are_found_to_take_their_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each way is tried a few times; those that scatter again, while there is time."""
     monkeypatch.setattr("iotrace.replay.probe._POINTS", ((4096, 1),))  # large ones take long here
-    with slow_mount(tmp_path, 0.001):
+    monkeypatch.setattr("iotrace.replay.probe._FIRST_COUNT", 8)
+    with slow_mount(tmp_path, 0.01):  # beside which a busy machine's delays are small
         found = probe(tmp_path, budget_seconds=2)
     assert found.file_system == "fuse"
     assert min(point.runs for point in found.points) >= 3
     point = found.find("write", 4096, 1, direct=False)
-    assert point and 1000 < point.p50_us < 2000
+    assert point and 10_000 < point.p50_us < 20_000
     assert point.low and point.high and point.low <= point.durable_rate <= point.high
     small = found.one_by_one_us("write", 100, direct=False)
     assert small == pytest.approx(point.p50_us)

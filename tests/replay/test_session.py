@@ -220,7 +220,8 @@ def test_saving_is_timed_per_step_from_first_start_to_last_end(tmp_path: Path) -
     plan.requests.flags.writeable = True
     plan.requests["think_ns"][3] = 200_000_000
     (one,) = run(plan, tmp_path, timing="think").repetitions
-    assert one.write_seconds < 0.1
+    whole_ns = one.timings["end_ns"].max() - one.timings["start_ns"].min()
+    assert 0 < one.write_seconds * 1e9 <= whole_ns - 200_000_000
     assert one.timings["start_ns"][3] - one.timings["end_ns"][2] >= 200_000_000
 
 

@@ -205,7 +205,6 @@ def test_nothing_leaves_the_workspace(tmp_path: Path) -> None:
 INTERRUPTED = """
 import sys
 from pathlib import Path
-from iotrace.replay.measure import find_eviction_errors
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
 from iotrace.replay.schedule import schedule
