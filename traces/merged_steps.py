@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from iotrace.traces.columns import IntArray
+from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.steps import Act, Place, number_steps
 from iotrace.traces.trace import Trace
@@ -103,27 +103,38 @@ def _renumbered(table: pa.Table, acts: dict[Key, Act], steps: dict[Key, int]) ->
     unsaid = known & (kinds == _NEITHER)
     kinds[unsaid] = _kinds_by_time(trace.where(unsaid), acts)
     new = old.copy()
-    for (kind, step), number in steps.items():
-        new[known & (kinds == kind) & (old == step)] = number
-    place = table.column_names.index("step")
-    field = table.schema.field(place)
-    return table.set_column(place, field, pa.array(new, field.type, mask=~known))
+    for kind in (_SAVE, _LOAD):
+        own = _steps_of(kind, acts)
+        place, is_own = _found(own, old)
+        rows = known & (kinds == kind) & is_own
+        new[rows] = np.array([steps[kind, step] for step in own.tolist()], np.int64)[place[rows]]
+    column = table.column_names.index("step")
+    field = table.schema.field(column)
+    return table.set_column(column, field, pa.array(new, field.type, mask=~known))
 
 
 def _kinds_by_time(trace: Trace, acts: dict[Key, Act]) -> IntArray:
     """Return whether requests with a step are of its save or load: where both are, by time."""
     step, start_ns = trace.ints("step"), trace.ints("start_ns")
-    is_change = trace.row_mask(op=_CHANGING_OPS)
-    kinds = np.where(is_change, _SAVE, _LOAD)
-    for number in np.unique(step).tolist():
-        save, load = (acts.get((kind, number)) for kind in (_SAVE, _LOAD))
-        rows = step == number
-        if save is None or load is None:
-            kinds[rows] = _SAVE if load is None else _LOAD
-            continue
-        in_save, in_load = (
-            (act.start_ns <= start_ns) & (start_ns <= act.end_ns) for act in (save, load)
-        )
-        kinds[rows & in_save & ~in_load] = _SAVE
-        kinds[rows & in_load & ~in_save] = _LOAD
+    is_of, is_within = {}, {}
+    for kind in (_SAVE, _LOAD):
+        own = _steps_of(kind, acts)
+        place, is_of[kind] = _found(own, step)
+        times = [(acts[kind, one].start_ns, acts[kind, one].end_ns) for one in own.tolist()]
+        begin_ns, end_ns = np.array([*times, (0, 0)]).T[:, place]
+        is_within[kind] = (begin_ns <= start_ns) & (start_ns <= end_ns)
+    kinds = np.where(trace.row_mask(op=_CHANGING_OPS), _SAVE, _LOAD)
+    kinds[is_within[_SAVE] & ~is_within[_LOAD]] = _SAVE
+    kinds[is_within[_LOAD] & ~is_within[_SAVE]] = _LOAD
+    kinds[~is_of[_LOAD]] = _SAVE
+    kinds[is_of[_LOAD] & ~is_of[_SAVE]] = _LOAD
     return kinds
+
+
+def _steps_of(kind: int, acts: dict[Key, Act]) -> IntArray:
+    return np.array(sorted(step for own, step in acts if own == kind), np.int64)
+
+
+def _found(own: IntArray, step: IntArray) -> tuple[IntArray, Mask]:
+    """Return the place of each step among sorted ones, and whether it is one of them."""
+    return np.searchsorted(own, step), np.isin(step, own)
