@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,6 @@ from iotrace.traces.formats import dcp_folder, header_file, snapshot_folder, tor
 from iotrace.traces.formats.piece import Piece
 from iotrace.traces.formats.torch_file import ZIP_MAGIC
 
-_PARQUET_MAGIC = b"PAR1"
 _DCP_SUFFIX = ".distcp"
 _SLACK_BYTES = 64 << 20  # the last storage of a file that was cut
 _BROKEN = (ValueError, OSError, OverflowError, RecursionError)
@@ -64,11 +64,11 @@ def examine(path: Path) -> Damage | None:
     if path.is_dir():
         return _folder(path)
     with path.open("rb") as file:
-        head = file.read(header_file.LENGTH_BYTES + 1)
+        head = file.read(header_file.LENGTH_BYTES + 2)
     if head.startswith(ZIP_MAGIC):
         return _archive(path)
-    is_trace = head.startswith(_PARQUET_MAGIC)
-    return _headed(path) if head[-1:] == b"{" and len(head) == 9 and not is_trace else None
+    # What the header's length goes beyond may have been cut off.
+    return _headed(path) if header_file.looks_like(head, sys.maxsize) else None
 
 
 def _archive(path: Path) -> Damage | None:

@@ -170,7 +170,8 @@ def test_folders_lose_what_their_files_lack(saved: Path, tmp_path: Path, name: s
 def test_what_is_no_checkpoint_is_none(tmp_path: Path) -> None:
     """Traces, archives of others and texts go their own way."""
     assert examine(tmp_path) is None
-    for name, content in (("a", b"PAR1" + bytes(40)), ("b", b""), ("c", b"some text, no more")):
+    texts = (b"PAR1" + bytes(40), b"", b"some text, no more", b"\\section{text}")
+    for name, content in zip("abcd", texts, strict=True):
         (tmp_path / name).write_bytes(content)
         assert examine(tmp_path / name) is None
     np.savez(tmp_path / "arrays.npz", weights=np.ones(4))
