@@ -105,6 +105,8 @@ def _front_to_back(file: BinaryIO) -> Scan:
     position = 0
     while (header := _header(file, position)) is not None:
         name, begin, known_bytes, crc = header
+        if not position and name != PICKLE:
+            raise ValueError("an archive of something else")
         if name == PICKLE:
             try:
                 names = _names(file, begin)

@@ -174,5 +174,7 @@ def test_what_is_no_checkpoint_is_none(tmp_path: Path) -> None:
     for name, content in zip("abcd", texts, strict=True):
         (tmp_path / name).write_bytes(content)
         assert examine(tmp_path / name) is None
-    np.savez(tmp_path / "arrays.npz", weights=np.ones(4))
-    assert examine(tmp_path / "arrays.npz") is None
+    np.savez(tmp_path / "arrays.npz", weights=np.ones(40))
+    for cut in (0, 100):  # an index, and none
+        os.truncate(tmp_path / "arrays.npz", (tmp_path / "arrays.npz").stat().st_size - cut)
+        assert examine(tmp_path / "arrays.npz") is None
