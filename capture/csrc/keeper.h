@@ -35,7 +35,7 @@ int keeper_log(enum keeper_request request, const char *name);
 /* Bytes of the answer, or -errno. */
 long keeper_text(enum keeper_request request, const char *path, char *buffer, size_t bytes);
 
-/* Put an entry into the list of processes; where that fails, the launcher marks the list. */
+/* Put an entry into the list of processes, or mark that it had no room; lost without a launcher. */
 void keeper_keep(const void *entry, size_t bytes);
 
 #endif
