@@ -134,7 +134,7 @@ def _renews_name(requests: Rows) -> Mask:
 
 
 def _reads_holes(requests: Rows, pieces: Rows) -> Mask:
-    """Return which reads find zeros that only a write behind them made part of the file."""
+    """Return which reads find zeros: only a write behind these may have made the file so long."""
     line, owner, _ = pieces_in_place(requests, pieces)
     reads = np.zeros(len(requests), np.bool_)
     reads[owner[line["file"] == HOLE]] = True
