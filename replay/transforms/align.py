@@ -179,7 +179,8 @@ def _regions(plan: Plan, file: Ints, start: Ints) -> tuple[int, npt.NDArray[np.b
     rows = plan.requests
     data = np.flatnonzero(plan.is_data() & (rows["length"] > 0))
     regions = sorted({stream.region for stream in plan.streams})
-    number = np.array([regions.index(stream.region) for stream in plan.streams], np.int64)
+    place_of = {region: place for place, region in enumerate(regions)}
+    number = np.array([place_of[stream.region] for stream in plan.streams], np.int64)
     owner = np.full(len(file), 2 * len(regions))
     extents = Relocation.of(file, start, np.ones(len(file), np.int64), file, start)
     place = extents.place(rows["file"][data], rows["offset"][data])
