@@ -30,7 +30,7 @@ class Prefetch:
     read that was started. The loads do not wait for it.
 
     Its opens, reads and closes are counted as requests, and its bytes as padding. Loads past the
-    page cache, and of files that the load itself writes, are left alone.
+    page cache are left alone, and those of files that were open before while names changed.
 
     Attributes:
         window_bytes: how far it reads ahead.
@@ -180,19 +180,17 @@ class _Blocks:
 
 
 def _loads(plan: Plan) -> Ints:
-    """Return the reads of loads through the page cache, of files that the load leaves alone."""
+    """Return the reads of loads through the page cache, of files whose name is known."""
     rows = plan.requests
     opened = _opens(plan)[rows["handle"]]
     loads = rows["phase"] == Phase.LOAD
-    key = (rows["step"].astype(np.int64) << 32) | rows["file"].astype(np.int64).clip(0)
-    written = np.isin(key, key[loads & np.isin(rows["op"], (Op.WRITE, Op.TRUNCATE))])
     begin = _begin_of_loads(plan)
     changes = _changes(rows)
     # The name of a file that was open before its load: not known if names changed since.
     known = (opened >= begin) | (changes[opened] == changes[begin])
     chosen = loads & (rows["op"] == Op.READ) & (rows["length"] > 0)
     direct = rows["flags"][opened] & os.O_DIRECT != 0
-    return np.flatnonzero(chosen & ~direct & ~written & known)
+    return np.flatnonzero(chosen & ~direct & known)
 
 
 def _openings(plan: Plan, blocks: _Blocks) -> tuple[Ints, Ints]:
