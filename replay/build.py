@@ -23,6 +23,7 @@ from iotrace.replay.relocation import Relocation
 from iotrace.replay.rows import ROW, require_countable
 from iotrace.replay.tensors import hosts_of, plan_from_tensors
 from iotrace.traces.errors import PlanError
+from iotrace.traces.open_flags import TMPFILE_BIT
 from iotrace.traces.trace import Trace
 
 Ints = npt.NDArray[np.int64]
@@ -34,7 +35,6 @@ _KEPT_FLAGS = (
     os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_APPEND
     | os.O_DIRECT | os.O_SYNC | os.O_DSYNC
 )  # fmt: skip
-_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 _FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
 _OWNER = 0o600  # whatever a job's files allow, a replay must read back its own
 
@@ -171,7 +171,7 @@ def _name_of_open(
 ) -> str:
     if path < 0:
         name = f"/unnamed/process-{recorded.process[row]}-file-{recorded.key[row] & 0x7FFFFFFF}"
-    elif op == Op.OPEN and flags != NULL and flags & _TMPFILE:
+    elif op == Op.OPEN and flags != NULL and flags & TMPFILE_BIT:
         name = f"{recorded.texts[path]}/unnamed-{row}"
     else:
         return recorded.texts[path]
@@ -217,7 +217,7 @@ def _open_flags(recorded: Recorded, instances: Instances) -> Ints:
         reads & (flags & os.O_ACCMODE == os.O_WRONLY)
     )
     flags = np.where(lacks, (flags & ~os.O_ACCMODE) | os.O_RDWR, flags)
-    unnamed = flags & _TMPFILE != 0
+    unnamed = flags & TMPFILE_BIT != 0
     return np.where(unnamed, (flags | os.O_CREAT) & _KEPT_FLAGS, flags & _KEPT_FLAGS)
 
 

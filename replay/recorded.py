@@ -1,6 +1,5 @@
 """The recorded requests that can be replayed, as columns, and what was left out of them."""
 
-import os
 from collections import Counter
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, Op
 from iotrace.replay.paths import DEPTH_MAX, is_too_deep, rebase
 from iotrace.replay.plan import Note
 from iotrace.traces.errors import PlanError
+from iotrace.traces.open_flags import opens_folder
 from iotrace.traces.phases import ends_ns, phases
 from iotrace.traces.schema import REQUEST_LAYERS
 from iotrace.traces.trace import Trace
@@ -25,7 +25,6 @@ TENSORS_ALONE = "the trace holds tensors and no requests to replay; add --layer 
 NOTHING_TO_REPLAY = "the trace holds no request that can be replayed; look at `iotrace show`"
 # fallocate modes that shift data (COLLAPSE_RANGE, INSERT_RANGE): the payload has no such notion.
 _SHIFTS = 0x08 | 0x20
-_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +212,4 @@ def _check_numbers(recorded: Recorded) -> None:
 def is_directory_open(recorded: Recorded) -> Mask:
     """Return which opens are of directories, and not of unnamed files in them."""
     flags = np.where(recorded.flags == NULL, 0, recorded.flags)
-    return np.asarray(
-        (recorded.op == Op.OPEN) & (flags & os.O_DIRECTORY != 0) & (flags & _TMPFILE == 0)
-    )
+    return np.asarray((recorded.op == Op.OPEN) & opens_folder(flags))

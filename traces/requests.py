@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +10,11 @@ import numpy as np
 
 from iotrace.traces.columns import CodeArray, IntArray, Mask
 from iotrace.traces.grouping import first_rows, number_groups
+from iotrace.traces.open_flags import opens_folder
 from iotrace.traces.phases import PhaseArray, ends_ns, phases
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.trace import Trace
-
-_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +106,7 @@ class Requests:
     @property
     def is_of_folder(self) -> Mask:
         """Which requests are of what was opened as a folder, and not of an unnamed file in it."""
-        opens = self.is_op("open") & (self.flags >= 0)
-        opens &= (self.flags & os.O_DIRECTORY != 0) & (self.flags & _TMPFILE == 0)
+        opens = self.is_op("open") & (self.flags >= 0) & opens_folder(self.flags)
         folders = np.unique(self.file[opens])
         return np.isin(self.file, folders[folders >= 0])
 

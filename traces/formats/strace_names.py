@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from iotrace.traces.formats.strace_call import Call, Found, flags_of, is_folder
 from iotrace.traces.formats.strace_lines import split_arguments, unescaped, unquoted
 from iotrace.traces.formats.strace_state import Descriptor, is_regular
+from iotrace.traces.open_flags import opens_folder
 
 _OPEN_FLAGS = {name: getattr(os, name) for name in dir(os) if name.startswith("O_")}
 _OPEN_FLAGS["O_LARGEFILE"] = 0  # says nothing on 64 bits
-_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 _DEFAULT_EXEC_STATE = ("FD_CLOEXEC", "O_CLOEXEC", "SOCK_CLOEXEC")
 
 
@@ -27,9 +29,9 @@ def open_file(call: Call) -> Found:
         if call.name == "openat2":
             text = text.partition("flags=")[2].split(",")[0].rstrip("}")
         flags = flags_of(text, _OPEN_FLAGS)
-    opens_folder = bool(flags & os.O_DIRECTORY) and not flags & _TMPFILE
+    of_folder = bool(opens_folder(np.array(flags)))
     if call.failed:
-        if not opens_folder and is_regular(path):
+        if not of_folder and is_regular(path):
             yield "open", {"path": path, "flags": flags, "result": call.code}
         return
     shown = call.line.result_path
@@ -40,7 +42,7 @@ def open_file(call: Call) -> Found:
         space.descriptors[call.result] = Descriptor(None)
         return
     file = machine.open(space, call.result, path, bool(flags & os.O_CLOEXEC))
-    file.is_folder = opens_folder
+    file.is_folder = of_folder
     file.appends = bool(flags & os.O_APPEND)
     makes = flags & os.O_CREAT and flags & os.O_EXCL
     if makes or flags & os.O_TRUNC:
