@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from iotrace.replay.intervals import running_max
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.relocation import Relocation
+from iotrace.traces.lazy_rows import LazyRows
 
 Mask = npt.NDArray[np.bool_]
 
@@ -59,7 +59,7 @@ class FileSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class Files(Sequence[FileSpec]):
+class Files(LazyRows[FileSpec]):
     """The files of a plan: a column per field of FileSpec, and one FileSpec at a time.
 
     Attributes:
@@ -79,28 +79,18 @@ class Files(Sequence[FileSpec]):
     def __len__(self) -> int:
         return len(self.path)
 
-    def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Files) else NotImplemented
-
-    @overload
-    def __getitem__(self, index: int) -> FileSpec: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[FileSpec, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> FileSpec | tuple[FileSpec, ...]:
-        if isinstance(index, slice):
-            return tuple(self[place] for place in range(*index.indices(len(self))))
-        first, last = int(self.path[index]), int(self.final_path[index])
+    def row(self, place: int) -> FileSpec:
+        """Return one file."""
+        first, last = int(self.path[place]), int(self.final_path[place])
         return FileSpec(
             path=self.paths[first] if first >= 0 else "",
-            exists=bool(self.exists[index]),
-            initial_bytes=int(self.initial_bytes[index]),
-            initial_size_bytes=int(self.initial_size_bytes[index]),
-            final_bytes=int(self.final_bytes[index]),
+            exists=bool(self.exists[place]),
+            initial_bytes=int(self.initial_bytes[place]),
+            initial_size_bytes=int(self.initial_size_bytes[place]),
+            final_bytes=int(self.final_bytes[place]),
             final_path=self.paths[last] if last >= 0 else None,
-            written=bool(self.written[index]),
-            read=bool(self.read[index]),
+            written=bool(self.written[place]),
+            read=bool(self.read[place]),
         )
 
 

@@ -1,12 +1,12 @@
 """The files of a trace, in numbers: columns, of which few rows are ever looked at."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 
 from iotrace.traces.columns import IntArray
+from iotrace.traces.lazy_rows import LazyRows
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.trace import Trace
@@ -26,7 +26,7 @@ class FileSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class FileSummaries(Sequence[FileSummary]):
+class FileSummaries(LazyRows[FileSummary]):
     """The files in the order of their first use.
 
     Attributes:
@@ -69,25 +69,15 @@ class FileSummaries(Sequence[FileSummary]):
     def __len__(self) -> int:
         return len(self.requests)
 
-    def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, FileSummaries) else NotImplemented
-
-    @overload
-    def __getitem__(self, index: int) -> FileSummary: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[FileSummary, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> FileSummary | tuple[FileSummary, ...]:
-        if isinstance(index, slice):
-            return tuple(self[place] for place in range(*index.indices(len(self))))
-        size = int(self.final_size[index])
+    def row(self, place: int) -> FileSummary:
+        """Return one file."""
+        size = int(self.final_size[place])
         return FileSummary(
-            self.name(range(len(self))[index]),
-            int(self.bytes_written[index]),
-            int(self.bytes_read[index]),
+            self.name(place),
+            int(self.bytes_written[place]),
+            int(self.bytes_read[place]),
             None if size == _UNKNOWN else size,
-            int(self.requests[index]),
+            int(self.requests[place]),
         )
 
     def busiest(self, most: int) -> tuple[FileSummary, ...]:
