@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.traces.columns import IntArray
+from iotrace.traces.columns import IntArray, ends_of
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 
@@ -185,7 +185,7 @@ def file_maps(requests: Requests, trace: Trace, most: int = 8, count: int = 240)
         path = data.homes[code]
         mine = codes == (paths.index(path) if path in paths else len(paths))
         mine &= offset >= 0
-        reach = [own.offset + own.moved, offset[mine] + length[mine], np.array([1])]
+        reach = [ends_of(own.offset, own.moved), ends_of(offset[mine], length[mine]), np.array([1])]
         size = int(max(part.max(initial=0) for part in reach))
         bins = TimeBins(np.linspace(0, size, count + 1))
         writes, reads = own.where(own.is_op("write")), own.where(~own.is_op("write"))
@@ -194,9 +194,13 @@ def file_maps(requests: Requests, trace: Trace, most: int = 8, count: int = 240)
                 path=path,
                 size_bytes=size,
                 bin_bytes=size / count,
-                tensors=bins.spread(offset[mine], (offset + length)[mine], length[mine]),
-                written=bins.spread(writes.offset, writes.offset + writes.moved, writes.moved),
-                read=bins.spread(reads.offset, reads.offset + reads.moved, reads.moved),
+                tensors=bins.spread(
+                    offset[mine], ends_of(offset[mine], length[mine]), length[mine]
+                ),
+                written=bins.spread(
+                    writes.offset, ends_of(writes.offset, writes.moved), writes.moved
+                ),
+                read=bins.spread(reads.offset, ends_of(reads.offset, reads.moved), reads.moved),
             )
         )
     return found

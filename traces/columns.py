@@ -14,6 +14,7 @@ V = TypeVar("V", bound=Hashable)
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
+_INT64_MAX = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,11 @@ class Shapes:
 
 
 Column = npt.NDArray[Any] | Ints | Strings | Shapes
+
+
+def ends_of(offset: IntArray, length: IntArray) -> IntArray:
+    """Return the byte after each extent; int64 ends those of a hostile trace."""
+    return np.asarray(offset + np.minimum(length, _INT64_MAX - np.maximum(offset, 0)))
 
 
 def to_arrow(column: Column, target: pa.DataType) -> pa.Array:

@@ -363,3 +363,15 @@ def test_the_slowest_request_names_the_tensor_of_most_of_its_bytes() -> None:
     (request,) = finding.slowest.requests
     assert (request.tensor, request.other_tensors) == ("average", 2)
     assert request.tensors == "average and 2 more"
+
+
+def test_extents_past_the_largest_offset_end_there() -> None:
+    last = 2**63 - 1
+    found = verdict_on(
+        span("save", 0, 9),
+        moved("write", 1, 8, offset=last - 4, length=last, file=0),
+        tensor("all", 0, last),
+        tensor("tail", last - 2, last),
+    )
+    slowest = found.findings[0].slowest.requests[0]
+    assert (slowest.tensor, slowest.other_tensors) == ("all", 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.traces.columns import IntArray
+from iotrace.traces.columns import IntArray, ends_of
 
 _ROOM = 1 << 62
 
@@ -47,7 +47,7 @@ class Extents:
         file, offset = self.file[real], self.offset[real]
         if not len(file):
             return file, offset, offset
-        ends = offset + self.length[real]
+        ends = ends_of(offset, self.length[real])
         order = np.lexsort((offset, file))
         file, offset, ends = file[order], offset[order], ends[order]
         reach = _running_max(ends, file)

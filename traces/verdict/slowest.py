@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.traces.columns import IntArray
+from iotrace.traces.columns import IntArray, ends_of
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.episodes import Episode
@@ -137,7 +137,7 @@ def _owners(tensors: Trace, data: Requests) -> IntArray:
     file, offset = lookup[codes], tensors.ints("offset")
     order = np.lexsort((offset, file))
     file, offset = file[order], offset[order]
-    end = offset + tensors.ints("length")[order]
+    end = ends_of(offset, tensors.ints("length")[order])
     middle = data.offset + data.length // 2
     # Both sides as one number: the rank of (file, offset) among all that are to be compared.
     both = np.lexsort(

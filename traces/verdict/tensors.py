@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from iotrace.traces.columns import IntArray
+from iotrace.traces.columns import IntArray, ends_of
 from iotrace.traces.trace import Trace
 
 
@@ -18,7 +18,8 @@ def tensor_at(trace: Trace, path: str, offset: int) -> str | None:
 def tensors_within(trace: Trace, path: str, offset: int, length: int) -> tuple[str | None, int]:
     """Return which tensor of `path` has most bytes among some of the file, and how many others."""
     tensors, begin, end = _in_file(trace, path)
-    within = np.minimum(end, offset + length) - np.maximum(begin, offset)
+    stop = min(offset + length, np.iinfo(np.int64).max)
+    within = np.minimum(end, stop) - np.maximum(begin, offset)
     rows = np.flatnonzero((begin >= 0) & (within > 0))
     codes, names = tensors.codes("name")
     held = np.bincount(codes[rows] + 1, weights=within[rows], minlength=len(names) + 1)[1:]
@@ -41,7 +42,7 @@ def _in_file(trace: Trace, path: str) -> tuple[Trace, IntArray, IntArray]:
     wanted = paths.index(path) if path in paths else len(paths)
     tensors = tensors.where(codes == wanted)
     begin = tensors.ints("offset")
-    return tensors, begin, begin + tensors.ints("length", null=0)
+    return tensors, begin, ends_of(begin, tensors.ints("length", null=0))
 
 
 def _name(tensors: Trace, row: int) -> str | None:
