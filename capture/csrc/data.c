@@ -81,6 +81,7 @@ static ssize_t vector_at(struct request request, enum record_op op, const struct
 	{                                                                     \
 		struct request request = request_begin(fd);                   \
                                                                               \
+		request.rw_flags = (uint32_t)flags;                           \
 		return vector_at(request, op, parts, count, offset,           \
 				 real.name(fd, parts, count, offset, flags)); \
 	}

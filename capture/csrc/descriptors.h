@@ -77,6 +77,18 @@ int descriptor_next(unsigned int first, unsigned int last);
  */
 void descriptors_shared(bool survive_exec_only);
 
+/*
+ * Does a write go to the end of its file, whatever its offset says? The flags
+ * of the one write come before those of the open file.
+ */
+#define RW_APPEND 0x10u   /* RWF_APPEND */
+#define RW_NOAPPEND 0x20u /* RWF_NOAPPEND: Linux 6.9 */
+
+static inline bool write_appends(bool file_appends, uint32_t rw_flags)
+{
+	return rw_flags & RW_APPEND || (file_appends && !(rw_flags & RW_NOAPPEND));
+}
+
 /* The position of this open file must be asked for: it is shared or appended to. */
 bool open_file_is_queried(struct open_file *file, int fd);
 

@@ -83,7 +83,7 @@ void flight_begin(const void *block, enum record_api api, enum record_op op, int
 		flight.record = log_append(&record, NULL, 0);
 	else
 		log_drop(&record);
-	if (op == OP_WRITE && file->flags & O_APPEND)
+	if (op == OP_WRITE && write_appends(file->flags & O_APPEND, record.flags))
 		flight.file = file;
 	flight.generation = log_generation();
 	if (flight.record)

@@ -13,7 +13,7 @@ enum { AIO_READ = 0, AIO_WRITE = 1, AIO_SYNC = 2, AIO_DATA_SYNC = 3, AIO_READV =
 /* struct iocb of the kernel, little endian. */
 struct control_block {
 	uint64_t data;
-	uint32_t key, flags;
+	uint32_t key, flags; /* RWF_* */
 	uint16_t opcode;
 	int16_t priority;
 	int32_t fd;
@@ -55,6 +55,7 @@ static void begin(const void *block, const struct control_block *copy, uint64_t 
 	default: /* waits for a descriptor, moves nothing */
 		return;
 	}
+	record.flags = copy->flags;
 	record.offset = copy->offset;
 	flight_begin(block, API_LIBAIO, reads ? OP_READ : OP_WRITE, copy->fd, record);
 }

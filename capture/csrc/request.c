@@ -125,6 +125,7 @@ static struct record moved(struct request request, enum record_op op, const void
 			       .length = (int64_t)length,
 			       .result = result < 0 ? -errno : result,
 			       .address = (uint64_t)buffer,
+			       .flags = request.rw_flags,
 			       .api = API_POSIX,
 			       .op = (uint16_t)op};
 }
@@ -142,7 +143,7 @@ ssize_t request_move(struct request request, enum record_op op, const void *buff
 		return result;
 	}
 	record = moved(request, op, buffer, length, result);
-	if (open_file_is_queried(file, request.fd)) {
+	if (open_file_is_queried(file, request.fd) || request.rw_flags & RW_APPEND) {
 		record.offset = raw_position(request.fd);
 		record.offset_source = OFFSET_QUERIED;
 		atomic_store_explicit(&file->position, record.offset, memory_order_relaxed);
@@ -157,7 +158,7 @@ ssize_t request_move(struct request request, enum record_op op, const void *buff
 	return result;
 }
 
-/* Where a positional write to a file open for append went: to its end, whatever it asked. */
+/* Where a positional write that appends went: to the end of its file, whatever it asked. */
 static off_t appended_at(int fd, ssize_t result)
 {
 	struct inode inode;
@@ -180,7 +181,8 @@ ssize_t request_at(struct request request, enum record_op op, const void *buffer
 	record = moved(request, op, buffer, length, result);
 	record.offset = offset;
 	record.offset_source = OFFSET_ARGUMENT;
-	if (unlikely(op == OP_WRITE && file->flags & O_APPEND && result > 0)) {
+	if (unlikely(op == OP_WRITE && write_appends(file->flags & O_APPEND, request.rw_flags) &&
+		     result > 0)) {
 		record.offset = appended_at(request.fd, result);
 		record.offset_source = OFFSET_QUERIED;
 	}

@@ -15,11 +15,12 @@ struct request {
 	struct open_file *file; /* NULL: capture is off */
 	uint64_t start_ns;
 	int fd;
+	uint32_t rw_flags; /* RWF_* of preadv2 and pwritev2 */
 };
 
 static inline struct request request_begin(int fd)
 {
-	struct request request = {NULL, 0, fd};
+	struct request request = {.fd = fd};
 
 	if (unlikely(!capture_is_on))
 		return request;

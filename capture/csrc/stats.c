@@ -43,7 +43,7 @@ static void look_up_end(struct record record, uint64_t start_ns, int at, const c
 	if (!start_ns || !(S_ISREG(mode) || S_ISBLK(mode)))
 		return;
 	if (is_descriptor(at, path, flags)) {
-		request_done((struct request){descriptor_file(at), start_ns, at}, record, 0);
+		request_done((struct request){descriptor_file(at), start_ns, at, 0}, record, 0);
 		return;
 	}
 	record.start_ns = start_ns;

@@ -67,10 +67,13 @@ static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op
 		record.length = memory_parts_bytes((const struct iovec *)sqe->address,
 						   sqe->length, &record.address);
 	set_offset(&record, sqe->offset);
-	if (op == OP_WRITE && file.appends)
+	if (op == OP_WRITE && write_appends(file.appends, sqe->op_flags)) {
 		pending->kind = PENDING_APPENDS;
-	else if (sqe->offset == AT_POSITION)
+		if (sqe->offset == AT_POSITION && file.file && file.kind == FILE_RECORDED)
+			file.file->queried = 1; /* the position moves to the end, too */
+	} else if (sqe->offset == AT_POSITION) {
 		pending->kind = PENDING_AT_POSITION;
+	}
 	pending->file = file.file;
 	pending->fd = sqe->fd;
 	pending->expected = record.length;

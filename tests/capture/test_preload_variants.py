@@ -3,6 +3,7 @@
 import errno
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,38 @@ def test_an_append_is_recorded_where_it_went(captured: Captured) -> None:
     assert {w.offset_source for w in writes} == {"queried"}
     switched = captured.of("append.setfl", "write")
     assert [(w.offset, w.result) for w in switched] == [(0, 100), (100, 50), (10, 50)]
+
+
+def test_a_write_may_append_or_not_by_its_own_flags(tmp_path: Path) -> None:
+    """RWF_APPEND and RWF_NOAPPEND come before what the file was opened for."""
+    job = f"""
+import os
+plain = os.open({str(tmp_path / "plain")!r}, os.O_RDWR | os.O_CREAT)
+end = os.open({str(tmp_path / "end")!r}, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+os.write(plain, b"a" * 100)
+os.lseek(plain, 200, os.SEEK_SET)
+os.pwritev(plain, [b"b" * 50], 0, os.RWF_APPEND)
+os.write(plain, b"c" * 10)
+os.pwritev(plain, [b"d" * 30], -1, os.RWF_APPEND)
+os.write(plain, b"e" * 20)
+os.write(end, b"f" * 100)
+try:
+    os.pwritev(end, [b"g" * 50], 300, 0x20)
+except OSError:
+    pass  # before Linux 6.9
+os.pwritev(end, [b"h" * 70], 0, os.RWF_APPEND)
+"""
+    captured = capture([sys.executable, "-c", job], tmp_path / "logs")
+    assert captured.done.returncode == 0, captured.done.stderr
+    writes = captured.of("plain", "write")
+    assert [(w.offset, w.result) for w in writes] == [
+        (0, 100), (100, 50), (200, 10), (210, 30), (240, 20)
+    ]  # fmt: skip
+    for write in (*writes, *captured.of("end", "write")):
+        if write.result > 0:
+            content = (tmp_path / write.name).read_bytes()
+            written = content[write.offset : write.offset + write.result]
+            assert len(set(written)) == 1 and content.count(written) == 1
 
 
 def test_bytes_moved_between_files_are_a_read_and_a_write(captured: Captured) -> None:

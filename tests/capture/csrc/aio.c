@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -88,6 +89,11 @@ static void libaio(void)
 	get_events(shared, 2, blocks);
 	printf("read kernel 500 1000 %d\nread kernel 70 300 %d\nsync kernel -1 -1 %d\n",
 	       results[0], results[1], results[2]);
+	io_prep_pwrite(&blocks[0], fd, data, 30, 10);
+	blocks[0].aio_rw_flags = RWF_APPEND;
+	submit_all(all, 1);
+	get_events(shared, 1, blocks);
+	printf("write kernel %d 30 %d\n", COUNT * BLOCK, results[0]);
 	io_prep_pwrite(&bad, 1000000, data, 1, 0);
 	all[0] = &bad;
 	CHECK(io_submit(shared, 1, all) == -EBADF);

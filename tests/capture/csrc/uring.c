@@ -167,6 +167,16 @@ static void at_position(struct io_uring *ring)
 	io_uring_prep_write(sqe, end, data, 40, 0);
 	expect(sqe, "write", "append", 30, 40);
 	submit(ring, 1);
+	sqe = next(ring);
+	io_uring_prep_writev2(sqe, fd, &(struct iovec){data, 7}, 1, 0, RWF_APPEND);
+	expect(sqe, "write", "position", 35, 7);
+	submit(ring, 1);
+	CHECK(write(fd, data, 3) == 3); /* over it: the position stayed */
+	sqe = next(ring);
+	io_uring_prep_writev2(sqe, fd, &(struct iovec){data, 8}, 1, AT_POSITION, RWF_APPEND);
+	expect(sqe, "write", "position", 42, 8);
+	submit(ring, 1);
+	CHECK(write(fd, data, 2) == 2);
 	CHECK(close(fd) == 0 && close(end) == 0);
 }
 
