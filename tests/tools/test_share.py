@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from .command import assert_fits, assert_one_line_error, iotrace
 from .conftest import CHECKPOINT, Make, Row, checkpoint_rows
 
@@ -25,7 +27,7 @@ def test_a_shared_trace_and_its_card_say_nothing_of_the_owner(
 
     proof = iotrace("check", public, "--shared", "--original", small_trace)
     assert proof.returncode == 0
-    assert "is in any" in proof.stdout
+    assert "clean         yes, no text of the paths, command" in proof.stdout
     assert_fits(proof.stdout)
     same = iotrace("check", public, "--digest", small_trace)
     assert same.returncode == 0
@@ -40,6 +42,28 @@ def test_a_shared_trace_and_its_card_say_nothing_of_the_owner(
         for times in ("write_seconds", "read_seconds"):
             counts[-1]["recorded"].pop(times)
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("names", ["keep", "key"])
+def test_what_was_not_searched_is_said(make_trace: Make, tmp_path: Path, names: str) -> None:
+    """Tensor names that are kept may say what paths said: here two words."""
+    named = Row("save", layer="tensor", name="checkpoints.run.0", dtype="float32", shape=(2,),
+                offset=0, length=8, result=None)  # fmt: skip
+    trace, public = make_trace([*checkpoint_rows(), named]), tmp_path / "public.parquet"
+    shared = iotrace("share", trace, "-o", public, "--tensor-names", names)
+    asked = ("check", public, "--shared", "--original", trace)
+    done, found = iotrace(*asked), json.loads(iotrace(*asked, "--json", "-").stdout)
+    assert done.returncode == 0
+    assert_fits(done.stdout)
+    kept = names == "keep"
+    assert ("tensor names are kept; --tensor-names key" in shared.stderr) is kept
+    assert ("tensor names left" in done.stdout) is kept
+    assert (f"tensor names  {'KEPT' if kept else 'none can be read'}") in done.stdout
+    assert found["tensor_names_kept"] == (2 if kept else 0)
+    assert found["words_in_tensor_names"] == (["checkpoints", "model"] if kept else [])
+    alone = iotrace("check", public, "--shared").stdout
+    assert "--original TRACE" in alone
+    assert ("KEPT, 2 names can be read" in alone) is kept
 
 
 def test_the_original_itself_fails_the_proof(small_trace: Path) -> None:

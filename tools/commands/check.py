@@ -20,12 +20,13 @@ from iotrace.traces.errors import IotraceError
 from iotrace.traces.formats.damage import Damage, examine
 from iotrace.traces.portability import FILE_SYSTEMS, Fit, fit
 from iotrace.traces.reader import read_trace
-from iotrace.traces.sharing.leftovers import find_leftovers
+from iotrace.traces.sharing.leftovers import find_leftovers, hidden_words, kept_names
 from iotrace.traces.stores import is_remote, local_path
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
 _SHOWN = 20  # problems on the screen
+_WORDS = 5  # texts of the original in tensor names
 
 
 def check(
@@ -39,7 +40,7 @@ def check(
         typer.Option("--digest", help="Print the digest of the work; equal for OTHER if given."),
     ] = False,
     shared: Annotated[
-        bool, typer.Option("--shared", help="Prove that nothing tells where it was made.")
+        bool, typer.Option("--shared", help="Search it for what tells where it was made.")
     ] = False,
     original: Annotated[
         str | None,
@@ -68,6 +69,10 @@ def check(
 
     Of a checkpoint (torch.save, safetensors, DCP, TorchSnapshot, DataStates-LLM) say which tensors
     can be read, and which are lost: of a torn file too, which its engine does not load.
+
+    --shared looks at the form of each text, with --original for texts of the original in every byte
+    too: those of its paths, command, hosts and mounts. Not for texts of under 4 letters, public
+    words, or what stands in tensor names that were kept; whether these were kept is said.
 
     Ends with status 2 if it is no trace or contradicts itself; with 1 if a proof fails: something
     is left over (--shared), the work differs (--digest), rows are missing (--strict), or a file
@@ -112,7 +117,7 @@ def check(
         "missing": rows.metadata.completeness.problems(),
     }
     if shared:
-        found["leftovers"] = _leftovers(trace, rows, original)
+        found |= _search(trace, rows, original)
     if digest:
         found["digest"] = workload_digest(rows)
     if other is not None:
@@ -141,9 +146,14 @@ def _checkpoint(location: str) -> Damage | None:
         return None  # the reader of traces says why
 
 
-def _leftovers(trace: str, rows: Trace, original: str | None) -> list[str]:
+def _search(trace: str, rows: Trace, original: str | None) -> dict[str, Any]:
     source = None if original is None else read_trace(original)
-    return [str(leftover) for leftover in find_leftovers(trace, rows, source)]
+    kept = kept_names(rows)
+    return {
+        "leftovers": [str(leftover) for leftover in find_leftovers(trace, rows, source)],
+        "tensor_names_kept": len(kept),
+        "words_in_tensor_names": () if source is None else hidden_words(rows, source),
+    }
 
 
 def _print(
@@ -153,8 +163,14 @@ def _print(
     pairs.append(("well-formed", _verdict(found["malformed"], "yes")))
     pairs.append(("complete", _verdict(found["missing"], "yes, nothing is known to be missing")))
     if "leftovers" in found:
-        proof = f"no string of {original} is in any byte" if original else "no text tells a place"
+        proof = (
+            f"no text of the paths, command, hosts and mounts of {original} was found"
+            if original
+            else "each text has the form of a shared one; --original TRACE looks for its texts"
+        )
+        proof += ", tensor names left aside" if found["tensor_names_kept"] else ""
         pairs.append(("clean", _verdict(found["leftovers"], f"yes, {proof}")))
+        pairs.append(("tensor names", _tensor_names(found)))
     if "digest" in found:
         pairs.append(("digest", found["digest"]))
     if "other_digest" in found:
@@ -173,6 +189,18 @@ def _print(
             shown = problems[:_SHOWN] + (more if len(problems) > _SHOWN else [])
             terminal.print()
             print_problems(terminal, title, shown)
+
+
+def _tensor_names(found: dict[str, Any]) -> str:
+    """Return whether tensor names can be read, and what of the original stands in them."""
+    kept, words = found["tensor_names_kept"], found["words_in_tensor_names"]
+    if not kept:
+        return "none can be read"
+    text = f"KEPT, {plural(kept, 'name')} can be read; iotrace share --tensor-names key hides them"
+    if words:
+        more = f" and {len(words) - _WORDS} more" if len(words) > _WORDS else ""
+        text += f"; texts of the original in them: {', '.join(words[:_WORDS])}{more}"
+    return text
 
 
 def _suits(fit: Fit) -> str:

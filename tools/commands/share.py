@@ -109,8 +109,9 @@ def share(
     """Write a trace that says nothing of where it was made, and its card.
 
     Every component of a path becomes a pseudonym under a key; numbering, extensions and depth
-    stay. Command, host, user, process ids, addresses and dates are dropped. A replay of the shared
-    trace is the same as of the original. The result is searched for leftovers before it is written.
+    stay. Command, host, user, process ids, addresses and dates are dropped. Tensor names are kept,
+    unless --tensor-names key is given. A replay of the shared trace is the same as of the original.
+    The result is searched for leftovers before it is written.
 
     \b
     Examples:
@@ -148,5 +149,7 @@ def _say(card: Card, output: Path, card_path: Path, original: str, left_out: int
     parts = [plural(card.requests, "request"), plural(card.tensors, "tensor row")]
     part = f"; {plural(left_out, 'row')} left out" if left_out else ""
     print(f"iotrace: {', '.join(parts)}, no leftovers found{part}", file=sys.stderr)
+    if card.tensors and card.tensor_names == "kept":
+        print("iotrace: tensor names are kept; --tensor-names key hides them too", file=sys.stderr)
     print(f"iotrace: card: {as_uri(card_path)}; digest {card.digest}", file=sys.stderr)
     say_next("check", as_uri(output), "--shared", "--original", original)

@@ -87,6 +87,8 @@ class Card:
         if keyed_paths:
             lines += ["", "Paths are pseudonyms, the same for the same name; numbering, extensions"]
             lines += ["and depth are real. Times count from the first request."]
+            if self.tensors and self.tensor_names == "kept":
+                lines += ["The names of tensors are those of the original."]
         lines += ["", "`iotrace check --digest` proves that a copy holds this work."]
         return "\n".join(lines) + "\n"
 

@@ -3,6 +3,9 @@
 Two proofs. A shared trace may only hold what sharing makes: each text must be a word of the format,
 a public word, or have the form of a pseudonym. And, where the original is at hand, none of its
 strings may be in any byte: of the file as it is, of each page unpacked, of the metadata's texts.
+
+Not looked for are texts of less than 4 bytes inside of others, texts that a public word holds too,
+and, where tensor names are kept, these and what they hold.
 """
 
 from __future__ import annotations
@@ -95,6 +98,18 @@ def find_leftovers(location: str, shared: Trace, original: Trace | None = None) 
     for path in locate(location).paths:
         found += _bytes(location, path, search)
     return list(dict.fromkeys(found))
+
+
+def kept_names(shared: Trace) -> tuple[str, ...]:
+    """Return the tensor names that can be read, in order: those that are no pseudonyms."""
+    return tuple(sorted(name for name in _tensor_names(shared) if not is_keyed_name(name)))
+
+
+def hidden_words(shared: Trace, original: Trace) -> tuple[str, ...]:
+    """Return the texts of the original that were not looked for: kept tensor names hold them."""
+    kept, asked = kept_names(shared), needles_of(original, _public(shared, ())).texts
+    names = "\0".join(kept).lower().encode("utf-8", "surrogatepass")
+    return tuple(text.decode(errors="replace") for text in asked if text.lower() in names)
 
 
 @dataclass(frozen=True)
