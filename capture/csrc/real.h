@@ -16,6 +16,7 @@
 
 #include <pthread.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 /* X(return type, name, parameters, raw system call) */
@@ -111,6 +112,10 @@
 	X(off_t, lseek, (int fd, off_t offset, int whence), RAW(SYS_lseek, fd, offset, whence))    \
 	X(off_t, __lseek, (int fd, off_t offset, int whence), RAW(SYS_lseek, fd, offset, whence))  \
 	X(off_t, lseek64, (int fd, off_t offset, int whence), RAW(SYS_lseek, fd, offset, whence))  \
+	X(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags),                     \
+	  RAW(SYS_sendmsg, fd, message, flags))                                                    \
+	X(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned int count, int flags),        \
+	  RAW(SYS_sendmmsg, fd, messages, count, flags))                                           \
 	X(int, fsync, (int fd), RAW(SYS_fsync, fd))                                                \
 	X(int, fdatasync, (int fd), RAW(SYS_fdatasync, fd))                                        \
 	X(int, syncfs, (int fd), RAW(SYS_syncfs, fd))                                              \

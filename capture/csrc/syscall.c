@@ -10,6 +10,7 @@
 #include "uring_enter.h"
 
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
@@ -46,6 +47,8 @@ int close_range(unsigned int first, unsigned int last, int flags);
 	X(copy_file_range, (int)a, OFFSET(b), (int)c, OFFSET(d), (size_t)e, (unsigned int)f)       \
 	X(splice, (int)a, OFFSET(b), (int)c, OFFSET(d), (size_t)e, (unsigned int)f)                \
 	X(sendfile, (int)a, (int)b, OFFSET(c), (size_t)d)                                          \
+	X(sendmsg, (int)a, (const struct msghdr *)b, (int)c)                                       \
+	X(sendmmsg, (int)a, (struct mmsghdr *)b, (unsigned int)c, (int)d)                          \
 	X(lseek, (int)a, b, (int)c)                                                                \
 	X(openat, (int)a, PATH(b), (int)c, (mode_t)d)                                              \
 	X(openat2, (int)a, PATH(b), (const struct open_how *)c, (size_t)d)                         \

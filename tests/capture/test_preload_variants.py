@@ -195,7 +195,7 @@ VARIANTS = re.compile(
     r"|(__)?lseek(64)?|(__)?dup[23]?|(__)?fcntl(64)?|(__)?close(_range|from)?|f?truncate(64)?"
     r"|(posix_)?fallocate(64)?|posix_fadvise(64)?|mko?stemps?(64)?|mkdtemp|rename(at2?)?"
     r"|(un)?link(at)?|mkdir(at)?|rmdir|remove|mmap(64)?|munmap|(posix_)?madvise|msync"
-    r"|f(data)?sync|sync(fs|_file_range)?|copy_file_range|sendfile(64)?|splice"
+    r"|f(data)?sync|sync(fs|_file_range)?|copy_file_range|sendfile(64)?|sendm?msg|splice"
     r"|f(re|d)?open(64)?|fclose|f(write|read)(_unlocked)?|__fread(_unlocked)?_chk|fflush(_unlocked)?"
     r"|fseeko?(64)?|rewind|fsetpos(64)?|fputs|_[Ee]xit|f?exec(l|v|ve|le|lp|vp|vpe|veat)"
     r"|posix_spawnp?|[lf]?stat(64)?|fstatat(64)?|statx|__[lf]?xstat(at)?(64)?|[lf]?getxattr|readahead"

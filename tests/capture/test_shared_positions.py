@@ -30,6 +30,22 @@ for _ in range({CHILDREN}):
 os.write(fd, b"tail")
 """
 
+HANDED_ON = """
+import os, socket
+ours, theirs = socket.socketpair()
+if not os.fork():
+    _, (fd,), _, _ = socket.recv_fds(theirs, 1, 1)
+    os.write(fd, b"b" * 200)
+    os.pwrite(fd, b"p" * 10, 5000)
+    os._exit(0)
+fd = os.open("shared", os.O_RDWR | os.O_CREAT)
+os.write(fd, b"a" * 100)
+socket.send_fds(ours, [b"x"], [fd])
+os.wait()
+os.write(fd, b"c" * 300)
+os.write(fd, b"d" * 400)
+"""
+
 
 def raced(tmp_path: Path, size: int, *answers: Sequence[int], before: int = 0) -> Trace:
     """Return the trace of processes that each wrote 10 bytes and were told these positions."""
@@ -113,3 +129,16 @@ def test_forked_writers_of_one_descriptor_are_complete(
     content = Path("shared").read_bytes()
     assert ends[-1] == len(content) == CHILDREN * WRITES * WRITE_BYTES + 8
     assert (content[:4], content[-4:]) == (b"head", b"tail")
+
+
+def test_who_hands_a_descriptor_on_asks_for_the_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child was forked before the file was open: only the message tells of the sharing."""
+    monkeypatch.chdir(tmp_path)
+    captured = capture([sys.executable, "-c", HANDED_ON], CaptureOptions(tmp_path / "raw"))
+    remove_raw_dir(captured.raw_dir)
+    trace = captured.trace
+    assert trace.metadata.completeness.problems() == []
+    found = rows(trace, "offset", "result", op="write")
+    assert found == [(0, 100), (100, 200), (5000, 10), (300, 300), (600, 400)]

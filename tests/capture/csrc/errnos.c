@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/xattr.h>
@@ -114,6 +115,8 @@ int main(int argc, char **argv)
 	SHOW(fcntl(fd, F_GETFL));
 	SHOW(fcntl(99, F_GETFL));
 	SHOW(fsync(99));
+	SHOW(sendmsg(fd, bad, 0));
+	SHOW(sendmmsg(fd, bad, 1, 0));
 	SHOW(open("missing/file", O_WRONLY | O_CREAT, 0600));
 	SHOW(open("file", O_WRONLY | O_CREAT | O_EXCL, 0600));
 	SHOW(open(bad, O_RDONLY));
