@@ -1,9 +1,11 @@
 """Which worker runs which streams: one per recorded rank, or several ranks folded onto fewer."""
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from iotrace.replay.job import Job
 from iotrace.replay.pieces import Ints, Rows
@@ -50,29 +52,35 @@ def fold(streams: Sequence[Stream], requests: Rows, workers: int | None = None) 
 
     Args:
         streams: of the plan.
-        requests: REQUEST rows.
-        workers: how many to use at most; None: one per rank.
+        requests: REQUEST rows, in order of issue.
+        workers: how many to use at most; None: one per rank, and processes outside any launcher
+            one after the other in as few as never run two that did overlap.
     """
     owners = [(stream.rank, -1) if stream.rank >= 0 else (-1, stream.process) for stream in streams]
     used = np.unique(requests["stream"]).tolist()
     groups = sorted({owners[stream] for stream in used}, key=lambda o: (o[0] < 0, o))
     number = {owner: i for i, owner in enumerate(groups)}
     group = np.array([number.get(owner, -1) for owner in owners], np.int64)
+    ranks = sum(rank >= 0 for rank, _ in groups)
     label = _joined_by_handles(requests, group, len(groups))
-    parts = np.unique(label)
-    limit = MAX_WORKERS if workers is None else workers
-    count = min(limit, len(parts))
-    place = np.searchsorted(parts, label) * count // max(len(parts), 1)
+    parts, part = np.unique(label, return_inverse=True)
+    wanted = len(parts)
     degraded = []
-    if len(parts) < len(groups):
+    if wanted < len(groups):
         degraded.append(
-            f"{plural(len(groups) - len(parts), 'worker')} less than ranks: "
+            f"{plural(len(groups) - wanted, 'worker')} less than ranks: "
             "ranks that share an open file run in one process"
         )
-    if workers is None and len(parts) > limit:
-        degraded.append(
-            f"{len(parts)} ranks run in {limit} workers; ask for as many with --workers"
-        )
+    limit = MAX_WORKERS if workers is None else workers
+    if workers is None:
+        part = _one_after_the_other(part[group[requests["stream"]]], parts < ranks)[part]
+        wanted = int(part.max(initial=-1)) + 1
+        if wanted > limit:
+            degraded.append(
+                f"{wanted} ranks run in {limit} workers; ask for as many with --workers"
+            )
+    count = min(limit, wanted)
+    place = part * count // max(wanted, 1)
     members: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     for owner, worker in zip(groups, place.tolist(), strict=True):
         members[worker].append(owner)
@@ -80,6 +88,30 @@ def fold(streams: Sequence[Stream], requests: Rows, workers: int | None = None) 
     empty = ~np.isin(np.arange(len(streams)), used)
     worker[empty] = -1
     return Fold(worker, tuple(map(_name, members)), tuple(degraded))
+
+
+def _one_after_the_other(part: Ints, is_rank: npt.NDArray[np.bool_]) -> Ints:
+    """Return a worker for each part: a rank's is its own, others take turns in one.
+
+    Args:
+        part: per request, whose it is.
+        is_rank: per part.
+    """
+    first, last = np.full(len(is_rank), len(part)), np.full(len(is_rank), -1)
+    place = np.arange(len(part))
+    np.minimum.at(first, part, place)
+    np.maximum.at(last, part, place)
+    worker = np.cumsum(is_rank) - 1
+    count = int(is_rank.sum())
+    busy: list[tuple[int, int]] = []  # the last request of each worker's, and the worker
+    for number in np.flatnonzero(~is_rank)[np.argsort(first[~is_rank])].tolist():
+        if busy and busy[0][0] < first[number]:
+            worker[number] = heapq.heapreplace(busy, (int(last[number]), busy[0][1]))[1]
+        else:
+            worker[number] = count
+            heapq.heappush(busy, (int(last[number]), count))
+            count += 1
+    return worker
 
 
 def _joined_by_handles(requests: Rows, group: Ints, count: int) -> Ints:
@@ -105,9 +137,11 @@ def _joined_by_handles(requests: Rows, group: Ints, count: int) -> Ints:
 
 
 def _name(owners: list[tuple[int, int]]) -> str:
-    """Return `rank 3`, `ranks 0 to 3` or `process 2`."""
+    """Return `rank 3`, `ranks 0 to 3`, `process 2` or `process 2 and 7 others`."""
     ranks = [rank for rank, _ in owners if rank >= 0]
     kind, numbers = ("rank", ranks) if ranks else ("process", [process for _, process in owners])
     if len(numbers) == 1:
         return f"{kind} {numbers[0]}"
+    if numbers[-1] - numbers[0] >= len(numbers):
+        return f"{kind} {numbers[0]} and {plural(len(numbers) - 1, 'other')}"
     return f"{kind}{'es' if kind == 'process' else 's'} {numbers[0]} to {numbers[-1]}"

@@ -29,7 +29,7 @@ class ReplayOptions:
         verify: prove afterwards that every byte is where it belongs.
         root: existing directory that the workspace is made in.
         keep: leave the workspace there.
-        workers: processes that share the ranks out; None: one per recorded rank.
+        workers: processes that share the ranks out; None: one per recorded rank, see `fold`.
         timeout_seconds: most time without any request completed, recorded pauses beside, before
             workers are given up on.
         allocate: `fresh`: time apart how long the kernel takes to give the memory that loads read

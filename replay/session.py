@@ -64,7 +64,8 @@ def replay(
         plan: what to do.
         recorded: totals of the recording, carried into the outcome.
         options: how to do it.
-        progress: called with a stage (`prepare`, `run`, `verify`), runs done and runs to do.
+        progress: called with a stage (`run`, `verify`), what is done and what there is to do: of
+            runs their requests.
         group: the processes of a launch, which all call this and share the ranks out; the first
             keeps the workspace, on storage that all of them see. Each gets the whole outcome.
 
@@ -155,8 +156,13 @@ class _Session:
         self.workspace.make_directories(self.plan)
         return prepare(self.plan, self.tape, self.workspace.fd)
 
-    def run(self, job: Schedule, check_reads: bool = False) -> tuple[Run, Prepared]:
-        """Run a job once on fresh files."""
+    def run(
+        self,
+        job: Schedule,
+        check_reads: bool = False,
+        report: Callable[[int], None] = lambda done: None,
+    ) -> tuple[Run, Prepared]:
+        """Run a job once on fresh files; `report` as for `run_in_workers`."""
         prepared = once(self.group, self._prepare)
         folded = self.fold(job)
         options = LoopOptions(
@@ -193,6 +199,7 @@ class _Session:
             options,
             self.options.timeout_seconds,
             fresh_bytes,
+            report,
         )
         return run, prepared
 
@@ -255,10 +262,14 @@ def _timed_runs(
     options, plan = session.options, session.plan
     job = session.schedule(checked=False)
     repetitions: list[Repetition] = []
-    total = options.warmup + options.repeat
+    total, count = options.warmup + options.repeat, len(job.job.requests)
     for number in range(total):
-        progress("run", number, total)
-        run, prepared = session.run(job)
+
+        def report(done: int, before: int = number * count) -> None:
+            progress("run", before + done, total * count)
+
+        report(0)
+        run, prepared = session.run(job, report=report)
         sync_seconds = once(session.group, session.sync)
         one = _measure(plan, job, run, sync_seconds, prepared)
         one = replace(one, lateness_us=_lateness_us(session, one))
@@ -268,7 +279,7 @@ def _timed_runs(
             repetitions.append(replace(one, failed=bool(errors)))
         if errors:
             return tuple(repetitions), errors
-    progress("run", total, total)
+    progress("run", total * count, total * count)
     return tuple(repetitions), ()
 
 

@@ -12,8 +12,10 @@ import os
 import pickle
 import selectors
 import signal
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -29,7 +31,9 @@ from iotrace.traces.errors import IotraceError, ReplayError
 
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 5.0  # at most, for what is in flight once nothing more is started
+_TELL_SECONDS = 1.0
 _PR_SET_PDEATHSIG = 1
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +73,7 @@ def run_in_workers(
     options: LoopOptions,
     patience_seconds: float,
     allocate_bytes: Ints,
+    report: Callable[[int], None] = lambda done: None,
 ) -> Run:
     """Run `job` in one process per worker of `fold`; see Executor.run.
 
@@ -82,6 +87,7 @@ def run_in_workers(
         patience_seconds: most time without any request completed, recorded pauses beside. Then,
             and when a worker is lost, nothing more is started, and `Run.failures` tells.
         allocate_bytes: per stream, memory to take from the kernel before the run, timed apart.
+        report: called now and then with how many requests are complete.
 
     Raises:
         PlanError: the job is malformed.
@@ -91,12 +97,13 @@ def run_in_workers(
     shared = SharedRun(len(job.requests), job.file_count, fold.count)
     workers: list[_Worker] = []
     try:
-        for number, name in enumerate(fold.names):
-            share = fold.share(job, number)
-            task = _Task(executor, share, tape, root_fd, replace(options, shared=shared))
-            workers.append(_start(task, int(allocate_bytes[fold.worker == number].sum()), name))
+        with _signals_held():
+            for number, name in enumerate(fold.names):
+                share = fold.share(job, number)
+                task = _Task(executor, share, tape, root_fd, replace(options, shared=shared))
+                workers.append(_start(task, int(allocate_bytes[fold.worker == number].sum()), name))
         patience = patience_seconds + longest_pause_seconds(job)
-        answers, failures = _Watch(shared, patience).collect(workers)
+        answers, failures = _Watch(shared, patience, report).collect(workers)
     except BaseException:
         _Watch(shared, _GRACE_SECONDS).collect(workers, stopped=True)
         raise
@@ -109,8 +116,29 @@ def run_in_workers(
         shared.timings["result"][lost] = -errno.ECANCELED
     shared.timings.flags.writeable = False
     slowest_seconds = max((one.allocate_seconds for one in runs), default=0.0)
-    report = join_reports([one.report for one in runs])
-    return Run(shared.timings, report, tuple(failures), slowest_seconds)
+    joined = join_reports([one.report for one in runs])
+    return Run(shared.timings, joined, tuple(failures), slowest_seconds)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Act on a signal that ends the program afterwards: a fork runs hooks of Python's own, in which
+    what a handler raises is printed and lost."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers do not run here
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in _ENDING}
+    own = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in own:
+            signal.signal(number, lambda number, frame: came.append(number))
+        yield
+    finally:
+        for number, handler in own.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def _start(task: _Task, allocate_bytes: int, name: str) -> _Worker:
@@ -131,7 +159,7 @@ def _settle_in(parent: int) -> None:
     """Leave Ctrl-C to the parent, and do not outlive it."""
     gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING[1:]:
         signal.signal(number, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -159,10 +187,19 @@ class _Watch:
     Args:
         shared: of the run.
         patience_seconds: most time without one.
+        report: called with how many requests are complete, about once a second: what it draws
+            takes time from what is measured.
     """
 
-    def __init__(self, shared: SharedRun, patience_seconds: float) -> None:
+    def __init__(
+        self,
+        shared: SharedRun,
+        patience_seconds: float,
+        report: Callable[[int], None] = lambda done: None,
+    ) -> None:
         self._shared = shared
+        self._report = report
+        self._reported_at = time.monotonic()
         self._patience_seconds = patience_seconds
         self._done = shared.done
         self._moved_at = time.monotonic()
@@ -202,6 +239,7 @@ class _Watch:
                     else:
                         failures.append(f"the worker of {worker.name} was lost: {status}")
                         self._stop()
+                self._tell()
                 left = [key.data for key in selector.get_map().values()]
                 if self._is_late():
                     names = ", ".join(worker.name for worker in left)
@@ -220,6 +258,11 @@ class _Watch:
     def _stop(self) -> None:
         self._shared.stop()
         self._stopped_at = self._stopped_at or time.monotonic()
+
+    def _tell(self) -> None:
+        if time.monotonic() - self._reported_at > _TELL_SECONDS:
+            self._report(self._shared.done)
+            self._reported_at = time.monotonic()
 
     def _is_late(self) -> bool:
         done = self._shared.done

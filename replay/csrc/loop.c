@@ -2,87 +2,18 @@
 /* The core: which request may start, and what its completion sets free. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #include "loop.h"
 
-int64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
-void sleep_until(int64_t when_ns)
-{
-	struct timespec when = { when_ns / 1000000000, when_ns % 1000000000 };
-
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
-		;
-}
-
-static int64_t timeval_ns(struct timeval time)
-{
-	return time.tv_sec * INT64_C(1000000000) + time.tv_usec * INT64_C(1000);
-}
-
-/* The kernel's io_uring workers are threads of this process: RUSAGE_SELF counts them. */
-static void add_cpu_time(struct loop_report *report, int sign)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	report->cpu_user_ns += sign * timeval_ns(usage.ru_utime);
-	report->cpu_system_ns += sign * timeval_ns(usage.ru_stime);
-}
-
-static bool is_stopping(const struct loop *loop)
+bool loop_is_stopping(const struct loop *loop)
 {
 	return loop->stopping || (loop->options->stop && *loop->options->stop) ||
 	       __atomic_load_n(&loop->progress->stop, __ATOMIC_RELAXED);
 }
 
-/* Wait until all workers are set up; return when they start, or 0 when they are not to. */
-static int64_t common_start(const struct loop *loop)
-{
-	struct loop_progress *progress = loop->progress;
-	int64_t start;
-
-	if (__atomic_add_fetch(&progress->ready, 1, __ATOMIC_ACQ_REL) == progress->workers)
-		__atomic_store_n(&progress->start_ns, clock_ns() + HEAD_START_NS, __ATOMIC_RELEASE);
-	while (!(start = __atomic_load_n(&progress->start_ns, __ATOMIC_ACQUIRE)) &&
-	       !is_stopping(loop))
-		sleep_until(clock_ns() + PATIENCE_LEAST_NS);
-	return start;
-}
-
-void loop_begin(struct loop *loop)
-{
-	int64_t start = loop->shared ? common_start(loop) : loop->options->start_ns;
-
-	if (start > clock_ns())
-		sleep_until(start);
-	add_cpu_time(loop->report, -1);
-	loop->report->start_ns = loop->shared && start ? start : clock_ns();
-}
-
-void loop_end(struct loop *loop)
-{
-	loop->report->end_ns = clock_ns();
-	add_cpu_time(loop->report, 1);
-	for (uint32_t i = 0; i < loop->options->stream_count; i++) {
-		struct stream *stream = &loop->streams[i];
-
-		for (int64_t k = stream->next; k < stream->end; k++)
-			loop->timings[loop->job->stream_order[k]].result = -ECANCELED;
-	}
-}
-
 bool loop_finished(const struct loop *loop)
 {
-	return !loop->in_flight && (is_stopping(loop) || !loop->active_count);
+	return !loop->in_flight && (loop_is_stopping(loop) || !loop->active_count);
 }
 
 int64_t loop_wake(struct loop *loop, int64_t wake)
@@ -179,7 +110,7 @@ static bool may_start(struct loop *loop, const struct stream *stream, int64_t no
 static int64_t find_ready(struct loop *loop, int64_t now, int64_t *wake)
 {
 	loop->held = false;
-	if (is_stopping(loop) || !loop->free_slots)
+	if (loop_is_stopping(loop) || !loop->free_slots)
 		return -1;
 	for (uint32_t i = 0; i < loop->active_count; i++) {
 		uint32_t place = (loop->turn + i) % loop->active_count;

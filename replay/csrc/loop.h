@@ -134,8 +134,12 @@ static inline bool is_data(const struct loop_request *request)
 	return request->op == LOOP_READ || request->op == LOOP_WRITE;
 }
 
+/* clock.c */
 int64_t clock_ns(void);
 void sleep_until(int64_t when_ns);
+/* Start with all workers; end, with what was not started told as cancelled. */
+void loop_begin(struct loop *loop);
+void loop_end(struct loop *loop);
 
 /* setup.c */
 int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_options *options,
@@ -144,8 +148,7 @@ int loop_setup(struct loop *loop, const struct loop_job *job, const struct loop_
 void loop_teardown(struct loop *loop);
 
 /* loop.c */
-void loop_begin(struct loop *loop);
-void loop_end(struct loop *loop);
+bool loop_is_stopping(const struct loop *loop);
 /* Whether a request may start at `now`; if none, *wake is lowered to the time of the next. */
 bool loop_ready(struct loop *loop, int64_t now, int64_t *wake);
 /* The next request that may start, marked as started `now`; or NULL, as loop_ready. */

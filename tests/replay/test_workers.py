@@ -158,6 +158,20 @@ def test_ranks_that_share_an_open_file_share_a_worker() -> None:
     assert "1 worker less" in folded.degraded[0]
 
 
+def test_processes_that_follow_each_other_take_turns() -> None:
+    """Outside a launcher, 2 starts after 0 ended and 3 after 1: two workers, not four."""
+    streams = tuple(Stream(process=p, thread=0) for p in range(4))
+    requests = np.zeros(8, sketch("open a r").requests.dtype)
+    requests["stream"] = requests["handle"] = [0, 1, 0, 2, 1, 3, 2, 3]
+    folded = fold(streams, requests)
+    assert folded.worker.tolist() == [0, 1, 0, 1]
+    assert folded.names == ("process 0 and 1 other", "process 1 and 1 other")
+    assert folded.degraded == ()
+    assert fold(streams, requests, 4).count == 4
+    of_ranks = tuple(Stream(process=p, thread=0, rank=p) for p in range(4))
+    assert fold(of_ranks, requests).count == 4
+
+
 def slow(processes: int = 2) -> Plan:
     """Processes that write in turn, every 100 ms, 1000 times each."""
     lines = ["open f# w+create", *(f"write f# {4096 * i} 4096" for i in range(1000))]
