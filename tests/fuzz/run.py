@@ -120,6 +120,7 @@ def main() -> int:
             print(line, flush=True)
             if ended.returncode and not found:
                 print(ended.stderr[-3000:], file=sys.stderr)
+                print(f"the child ended with status {ended.returncode}", file=sys.stderr)
                 return 1
             seed += 1
         print(", ".join(f"{n} {count}" for n, count in zip(trial.NAMES, tried, strict=True)))
