@@ -22,8 +22,9 @@ class Phase(IntEnum):
     LOAD = 2
 
 
+_WRITING_OPS = ("write", "truncate", "allocate")
 _SAVE_OPS = (
-    *("write", "sync", "truncate", "allocate"),
+    *(*_WRITING_OPS, "sync"),
     *("rename", "link", "unlink", "mkdir", "rmdir"),
 )
 # These belong to what their file was opened for, or to this where the open was not seen.
@@ -44,7 +45,9 @@ def phases(trace: Trace) -> PhaseArray:
 
     Tensor and span rows are what their op says. A request that changes storage is of the save.
     An open is of the save if it asks to write. What follows on a file (reads, maps, advice,
-    close) goes with the process's last open of that file before it.
+    close) goes with the process's last open of that file before it. A read of what was opened to
+    write, too, is of the span it is in, a save or a load; outside of these it is of a load if
+    nothing is written to the file afterwards, until it is opened again.
     """
     out = np.zeros(len(trace), np.uint8)
     marks = trace.row_mask(layer=("tensor", "span"))
@@ -63,6 +66,9 @@ def phases(trace: Trace) -> PhaseArray:
     source = _last_open(trace, opens, followers)
     found = source >= 0
     out[np.flatnonzero(followers)[found]] = out[source[found]]
+    reads = followers & trace.row_mask(op="read") & (out == Phase.SAVE)
+    if reads.any():
+        out[_of_loads(trace, opens, reads)] = Phase.LOAD
     return out
 
 
@@ -87,6 +93,37 @@ def ends_ns(trace: Trace) -> IntArray:
     start_ns = trace.ints("start_ns")
     known = trace.valid("end_ns")
     return np.maximum(start_ns, np.where(known, trace.ints("end_ns"), start_ns))
+
+
+def _of_loads(trace: Trace, opens: Mask, reads: Mask) -> IntArray:
+    """Return the rows of the reads of loads, among those of files that were opened to write."""
+    rows = np.flatnonzero(reads)
+    saved, loaded = (_in_span(trace, rows, op) for op in ("save", "load"))
+    writes = trace.row_mask(layer=REQUEST_LAYERS, op=_WRITING_OPS)
+    chosen = np.flatnonzero((opens | writes | reads) & trace.valid("file"))
+    process, file = trace.ints("process"), trace.ints("file")
+    chosen = chosen[np.lexsort((-chosen, file[chosen], process[chosen]))]  # the last comes first
+    places = np.arange(len(chosen))
+    next_end = np.maximum.accumulate(np.where(~reads[chosen], places, -1))
+    after = chosen[next_end]
+    same = (process[after] == process[chosen]) & (file[after] == file[chosen]) & (next_end >= 0)
+    rewritten = np.zeros(len(trace), np.bool_)
+    rewritten[chosen] = same & writes[after]
+    return rows[np.where(saved == loaded, ~rewritten[rows], loaded)]
+
+
+def _in_span(trace: Trace, rows: IntArray, op: str) -> Mask:
+    """Return which rows start while a span of their process is open."""
+    out = np.zeros(len(rows), np.bool_)
+    spans = trace.row_mask(layer="span", op=op)
+    start_ns, end_ns, process = trace.ints("start_ns"), ends_ns(trace), trace.ints("process")
+    for one in np.unique(process[spans]).tolist():
+        own = np.flatnonzero(spans & (process == one))
+        begun, ended = np.sort(start_ns[own]), np.sort(end_ns[own])
+        mine = process[rows] == one
+        at = start_ns[rows[mine]]
+        out[mine] = np.searchsorted(begun, at, "right") > np.searchsorted(ended, at, "left")
+    return out
 
 
 def _last_open(trace: Trace, opens: Mask, followers: Mask) -> IntArray:

@@ -59,8 +59,9 @@ class Requests:
     @classmethod
     def of(cls, trace: Trace) -> Requests:
         """Return the requests of `trace`, or the replayed ones of a result."""
-        recorded = trace.layer("request")
-        rows = recorded if len(recorded) else trace.layer("replay")
+        layer = "request" if trace.row_mask(layer="request").any() else "replay"
+        chosen = trace.row_mask(layer=layer)
+        rows = trace.where(chosen)
         codes = {name: rows.codes(name) for name in ("op", "path", "target", "engine")}
         file = _identities(rows)
         home, homes = _homes(rows, file)
@@ -82,7 +83,7 @@ class Requests:
             length=rows.ints("length", null=0),
             result=rows.ints("result", null=0),
             has_result=rows.valid("result"),
-            phase=phases(rows),
+            phase=phases(trace)[chosen],
             ops=codes["op"][1],
             paths=codes["path"][1],
             targets=codes["target"][1],

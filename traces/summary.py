@@ -104,10 +104,10 @@ class Summary:
 
 def summarize(trace: Trace) -> Summary:
     """Return what happened in `trace`: its recorded requests, or a result's replayed ones."""
-    requests = trace.layer("request") if trace.row_mask(layer="request").any() else None
-    requests = requests or trace.layer("replay")
+    layer = "request" if trace.row_mask(layer="request").any() else "replay"
+    chosen = trace.row_mask(layer=layer)
+    requests, phase = trace.where(chosen), phases(trace)[chosen]
     data = requests.where(requests.row_mask(op=DATA_OPS))
-    phase = phases(requests)
     saves, loads = (len(_steps_of(trace, requests, phase, one)) for one in _PHASES)
     max_concurrency, mean_concurrency = _concurrency(data)
     return Summary(

@@ -38,7 +38,42 @@ def test_what_follows_an_open_goes_with_it() -> None:
         ("read", 3, None),
         ("close", 3, None),
     )
-    assert phases(trace).tolist() == [SAVE, LOAD, SAVE, LOAD, SAVE, LOAD, LOAD, SAVE, SAVE, SAVE]
+    assert phases(trace).tolist() == [SAVE, LOAD, SAVE, LOAD, SAVE, LOAD, LOAD, SAVE, LOAD, SAVE]
+
+
+def test_a_read_of_the_descriptor_that_wrote_is_of_a_load_unless_more_is_written() -> None:
+    """A header read back and written anew is of the save; what comes after the last write loads."""
+    trace = trace_of(
+        ("open", 1, BOTH),
+        ("write", 1, None),
+        ("read", 1, None),
+        ("write", 1, None),
+        ("read", 1, None),
+        ("sync", 1, None),
+        ("read", 1, None),
+        ("close", 1, None),
+        ("open", 1, BOTH),
+        ("write", 1, None),
+        ("write", 2, None),
+    )
+    assert phases(trace).tolist() == [SAVE] * 4 + [LOAD, SAVE, LOAD] + [SAVE] * 4
+
+
+def test_a_read_of_the_descriptor_that_wrote_is_of_the_span_it_is_in() -> None:
+    """Saves and loads take turns on one descriptor; spans of another process say nothing."""
+    trace = small_trace(
+        9,
+        op=Strings.of(["open", "save", "write", "read", "load", "read", "read", "write", "read"]),
+        layer=Strings.of(["span" if row in (1, 4) else "request" for row in range(9)]),
+        file=np.ones(9, np.int32),
+        flags=Ints(np.full(9, BOTH), np.arange(9) == 0),
+        start_ns=np.array([0, 10, 11, 12, 30, 30, 40, 60, 70]),
+        end_ns=np.array([1, 20, 12, 13, 40, 31, 41, 61, 71]),
+    )
+    expected = [SAVE, SAVE, SAVE, SAVE, LOAD, LOAD, LOAD, SAVE, LOAD]
+    assert phases(trace).tolist() == expected
+    elsewhere = trace.with_columns({"process": np.array([0, 1, 0, 0, 1, 0, 0, 0, 0])})
+    assert phases(elsewhere)[5:7].tolist() == [SAVE, SAVE]
 
 
 def test_the_last_open_of_the_same_file_decides() -> None:
