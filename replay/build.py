@@ -175,7 +175,7 @@ def _name_of_open(
         name = f"{recorded.texts[path]}/unnamed-{row}"
     else:
         return recorded.texts[path]
-    table.surprises["files without a name, given one"] += 1
+    table.surprises["files without a name, given one beside any link"] += 1
     table.learn(name)
     return name
 

@@ -1,4 +1,8 @@
-"""Follow a file through the renames of it and of the folders above it."""
+"""Follow a file through the renames of it and of the folders above it.
+
+A link renames as well where it gives a name to a file that had none (O_TMPFILE), or where the old
+name is removed later.
+"""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -6,6 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from iotrace.traces.columns import IntArray, Mask
+from iotrace.traces.open_flags import TMPFILE_BIT
 from iotrace.traces.schema import REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
@@ -16,14 +22,17 @@ class Renames:
     """The successful renames of a trace, in time order."""
 
     def __init__(self, trace: Trace) -> None:
-        mask = trace.row_mask(layer=REQUEST_LAYERS, op="rename") & (trace.ints("result", 0) >= 0)
+        mask = trace.row_mask(layer=REQUEST_LAYERS, op=("rename", "link"))
+        mask &= trace.ints("result", 0) >= 0
         rows = np.flatnonzero(mask)
         renames = trace.where(mask)
+        sources, targets = renames.strings("path"), renames.strings("target")
+        links = renames.row_mask(op="link")
+        if links.any():
+            sources = _renamed_by_links(trace, rows, links, sources)
         self._targets: dict[int, str] = {}
         self._rows_by_source: defaultdict[str, list[int]] = defaultdict(list)
-        for row, source, target in zip(
-            rows.tolist(), renames.strings("path"), renames.strings("target"), strict=True
-        ):
+        for row, source, target in zip(rows.tolist(), sources, targets, strict=True):
             if source is not None and target is not None:
                 self._targets[row] = target
                 self._rows_by_source[source].append(row)
@@ -52,6 +61,31 @@ class Renames:
             if place < len(rows):
                 steps.append((rows[place], name))
         return min(steps, default=None)
+
+
+def _renamed_by_links(
+    trace: Trace, rows: IntArray, links: Mask, sources: list[str | None]
+) -> list[str | None]:
+    """Return `sources`, those of links as the name that goes; `None` where none does."""
+    done = trace.row_mask(layer=REQUEST_LAYERS) & (trace.ints("result", 0) >= 0)
+    unlinks = done & trace.row_mask(op="unlink")
+    places = np.flatnonzero(unlinks).tolist()
+    removed = dict(zip(trace.where(unlinks).strings("path"), places, strict=True))
+    opens = done & trace.row_mask(op="open") & trace.valid("file")
+    nameless = opens & (trace.ints("flags", null=0) & TMPFILE_BIT != 0)
+    process, file = trace.ints("process").tolist(), trace.ints("file").tolist()
+    names = {
+        (process[row], file[row]): name
+        for row, name in zip(
+            np.flatnonzero(nameless).tolist(), trace.where(nameless).strings("path"), strict=True
+        )
+    }
+    return [
+        source
+        if not is_link
+        else names.get((process[row], file[row]), source if removed.get(source, -1) > row else None)
+        for row, is_link, source in zip(rows.tolist(), links.tolist(), sources, strict=True)
+    ]
 
 
 def _itself_and_folders(path: str) -> Iterator[str]:

@@ -153,7 +153,7 @@ def _homes(rows: Trace, file: IntArray) -> tuple[CodeArray, list[str]]:
     homes = list(paths)
     place = {path: code for code, path in enumerate(homes)}
     renames = Renames(rows)
-    if not rows.row_mask(op="rename").any():
+    if not renames:
         return home, homes
     named = np.flatnonzero((codes >= 0) & ~rows.row_mask(op=("rename", "link")))
     group = number_groups(file[named], codes[named])

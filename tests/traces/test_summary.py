@@ -1,5 +1,6 @@
 """The numbers that `show` and `replay` print."""
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from iotrace.traces.file_summaries import FileSummary
 from iotrace.traces.metadata import Completeness, FileCompleteness
+from iotrace.traces.requests import Requests
 from iotrace.traces.summary import SizeBucket, summarize
 from iotrace.traces.trace import Ints, Strings, Trace
 from tests.traces.conftest import small_trace
@@ -88,10 +90,36 @@ def renaming(*rows: tuple[str, str, str | None, int]) -> Trace:
         (renaming(("open", "/a", None, 0), ("rename", "/a", "/b", -2)), ["/a"]),
         (renaming(("open", "/ab", None, 0), ("rename", "/a", "/c", 0)), ["/ab"]),
         (renaming(("open", "/a/b/c", None, 0), ("rename", "/a", "/z", 0)), ["/z/b/c"]),
+        (renaming(("open", "/a", None, 0), ("link", "/a", "/b", 0)), ["/a"]),
+        (
+            renaming(
+                ("open", "/a", None, 0),
+                ("link", "/a", "/b", 0),
+                ("unlink", "/a", None, 0),
+                ("open", "/a", None, 0),
+                ("link", "/a", "/c", -17),
+                ("unlink", "/a", None, 0),
+            ),
+            ["/b", "/a"],
+        ),
     ],
 )
 def test_renames_are_followed_in_order(trace: Trace, names: list[str]) -> None:
     assert [file.path for file in summarize(trace).files] == names
+
+
+def test_a_file_made_without_a_name_is_told_by_the_one_it_was_linked_to() -> None:
+    """The link's own name of it says nothing; an ordinary file keeps the name it has."""
+    nameless = os.O_TMPFILE | os.O_RDWR
+    trace = renaming(
+        ("open", "/d/#77", None, 0), ("open", "/d/x", None, 0),
+        ("link", "/proc/self/fd/3", "/d/a", 0), ("link", "/proc/self/fd/4", "/d/b", 0),
+    ).with_columns(
+        {"file": np.array([0, 1, 0, 1]),
+         "flags": Ints(np.array([nameless, os.O_RDWR, 0, 0]), np.array([1, 1, 0, 0], bool))}
+    )  # fmt: skip
+    assert [file.path for file in summarize(trace).files] == ["/d/a", "/d/x"]
+    assert {Requests.of(trace).path_of(row) for row in (0, 1)} == {"/d/a", "/d/x"}
 
 
 def test_renames_in_a_circle_end() -> None:

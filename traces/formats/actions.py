@@ -11,7 +11,7 @@ import numpy as np
 
 from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.renames import Renames
-from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
+from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.trace import Trace
 
 # fio keeps lengths in 32 bits; one system call moves less than 2 GiB.
@@ -139,9 +139,9 @@ def _count_ops(requests: Trace, mask: Mask, left: Left) -> None:
 def _last_names(requests: Trace) -> tuple[tuple[str, ...], IntArray]:
     """Return the names that files have in the end, and which each row has; -1: none."""
     codes, texts = requests.codes("path")
-    if not requests.row_mask(layer=REQUEST_LAYERS, op="rename").any():
-        return tuple(texts), codes.astype(np.int64)
     renames = Renames(requests)
+    if not renames:
+        return tuple(texts), codes.astype(np.int64)
     places: dict[str, int] = {}
     file = np.full(len(requests), -1, np.int64)
     for row, code in enumerate(codes.tolist()):
