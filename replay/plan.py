@@ -50,11 +50,16 @@ class Stream:
 
 @dataclass(frozen=True)
 class Note:
-    """Something the plan does not do as recorded, with how often and how many bytes."""
+    """Something the plan does not do as recorded, with how often and how many bytes.
+
+    Attributes:
+        files: recorded names of those that end otherwise for it; no proof holds for them.
+    """
 
     what: str
     count: int = 0
     size_bytes: int = 0
+    files: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         counted = f"{self.what}: {self.count}" if self.count else self.what
@@ -126,6 +131,11 @@ class Plan:
     def notes(self) -> tuple[Note, ...]:
         """Everything the plan does not do as recorded."""
         return tuple(note for applied in self.history for note in applied.notes)
+
+    @property
+    def unlike(self) -> tuple[str, ...]:
+        """Recorded names of the files that do not end as they did in the recording."""
+        return tuple(sorted({name for note in self.notes for name in note.files}))
 
     @property
     def layout(self) -> str:

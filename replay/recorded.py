@@ -93,16 +93,13 @@ def recorded_requests(trace: Trace) -> Recorded:
     nameless |= two_names & ((path < 0) | (target < 0))
     whole = (op == Op.SYNC) & (trace.ints("flags", null=0) >= 4)
     nameless |= (op > 0) & ~two_names & ~whole & (path < 0) & (file < 0)
+    unplaced = data & ~failed & ~nameless & ((offset < 0) | (moved < 0))
+    shifts = (op == Op.ALLOCATE) & ~failed & (trace.ints("flags", null=0) & _SHIFTS != 0)
     left_out = {
         "requests that failed when recorded, left out": failed & (op > 0),
         "requests without a file or a name, left out": nameless & ~failed,
-        "reads and writes at an unknown offset, left out": data
-        & ~failed
-        & ~nameless
-        & ((offset < 0) | (moved < 0)),
-        "allocations that shift data, left out": (op == Op.ALLOCATE)
-        & ~failed
-        & (trace.ints("flags", null=0) & _SHIFTS != 0),
+        "reads and writes at an unknown offset, left out": unplaced,
+        "allocations that shift data, left out": shifts,
         f"requests on files more than {DEPTH_MAX} folders deep, left out": (op > 0)
         & ~failed
         & (deep[path] | deep[target]),
@@ -139,7 +136,9 @@ def recorded_requests(trace: Trace) -> Recorded:
         step=trace.ints("step")[row],
         phase=phases(trace)[row].astype(np.int64),
         texts=texts,
-        notes=_notes(trace, left_out, op, requests & ~failed),
+        notes=_notes(
+            trace, left_out, shifts | (unplaced & (op == Op.WRITE)), op, requests & ~failed
+        ),
     )
     _check_numbers(recorded)
     return recorded
@@ -173,8 +172,16 @@ def _knowers(trace: Trace) -> Ints:
     return np.array([one.host for one in processes], np.int64)[process]
 
 
-def _notes(trace: Trace, left_out: dict[str, Mask], op: Ints, succeeded: Mask) -> tuple[Note, ...]:
-    counted = [Note(what, int(mask.sum())) for what, mask in left_out.items() if mask.any()]
+def _notes(
+    trace: Trace, left_out: dict[str, Mask], changes: Mask, op: Ints, succeeded: Mask
+) -> tuple[Note, ...]:
+    """Return what is left out; `changes` of it would have changed what a file holds."""
+    counted = []
+    for what, mask in left_out.items():
+        if mask.any():
+            files = trace.where(mask & changes).strings("path")
+            unlike = tuple(sorted({name or "a file without a name" for name in files}))
+            counted.append(Note(what, int(mask.sum()), files=unlike))
     maps = succeeded & trace.row_mask(op="map")
     if maps.any():
         mapped_bytes = int(trace.ints("length", null=0)[maps].clip(0).sum())

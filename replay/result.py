@@ -111,7 +111,8 @@ class Outcome:
         recorded: totals of the recording.
         executor: name of the one that ran.
         repetitions: the timed runs, in order; none follows one that failed.
-        verified: whether every byte was where it belongs; None: not asked.
+        verified: whether every byte was where it belongs, files that are `plan.unlike` those
+            recorded left out; None: not asked.
         degraded: what was done otherwise than asked, one sentence each.
         refused: those of `degraded` that kept requests from being what the plan says.
         errors: what went wrong, one sentence each.
@@ -177,7 +178,7 @@ class Outcome:
                 "lateness_us": self.repetitions[-1].lateness_us,
                 "copied_bytes": self.repetitions[-1].report.staged_bytes,
             },
-            "verified": self.verified,
+            "verified": None if self.verified and self.plan.unlike else self.verified,
             "unproved_bytes": unproved_bytes(self.plan) if self.verified else None,
             "simulated": list(self.simulated),
             "degraded": list(self.degraded),

@@ -33,6 +33,7 @@ from iotrace.replay.suitability import (
     fit_to_target,
     stayed_warm,
     surprises,
+    unlike_files,
     warm_reads,
 )
 from iotrace.replay.target import probe_target
@@ -215,7 +216,7 @@ def _replay(
     target = once(group, lambda: probe_target(workspace.path))
     plan, refused = fit_to_target(plan, target)
     warm = () if options.warm else warm_reads(plan, target)
-    degraded = refused + warm
+    degraded = refused + warm + unlike_files(plan)
     _refuse_if_strict(options, degraded)
     session = _Session(plan, options, executor, tape, workspace, group, steady_files(plan))
     folded = session.fold(session.schedule(checked=False))

@@ -16,6 +16,7 @@ from iotrace.traces.phases import Phase
 from iotrace.traces.words import plural
 
 _TOLERATED_SHARE = 0.05  # of bytes in the page cache that should not be there
+_NAMES_SHOWN = 3
 
 
 def direct_requests(plan: Plan) -> npt.NDArray[np.bool_]:
@@ -48,6 +49,16 @@ def fit_to_target(plan: Plan, target: Target) -> tuple[Plan, tuple[str, ...]]:
             "the page cache all the same",
         )
     return plan, ()
+
+
+def unlike_files(plan: Plan) -> tuple[str, ...]:
+    """Return which files do not end as recorded, if there are such."""
+    names = plan.unlike
+    if not names:
+        return ()
+    more = len(names) - _NAMES_SHOWN
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (f" and {plural(more, 'other')}" if more > 0 else "")
+    return (f"not as recorded, as the notes say why, and not proven to be: {shown}",)
 
 
 def warm_reads(plan: Plan, target: Target) -> tuple[str, ...]:

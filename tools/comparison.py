@@ -132,12 +132,14 @@ def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
 
 
 def _proof(outcome: Outcome) -> str:
-    unproved = unproved_bytes(outcome.plan)
+    unproved, unlike = unproved_bytes(outcome.plan), len(outcome.plan.unlike)
+    proven = f"of all but {plural(unlike, 'file')}, see DEGRADED, " if unlike else ""
+    proven += "every byte is in its place"
     if not unproved:
-        return "every byte is in its place"
+        return proven
     return (
-        f"every byte is in its place; {plural(unproved, 'byte')} written over the same bytes"
-        " would be so without that write too"
+        f"{proven}; {plural(unproved, 'byte')} written over the same bytes would be so without"
+        " that write too"
     )
 
 

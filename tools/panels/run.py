@@ -55,7 +55,7 @@ class RunPanel:
             metavar="N",
             min=1,
             help="Processes that share the ranks out.",
-            show_default="one per recorded rank",
+            show_default="one per recorded rank; short processes take turns",
         ),
     ] = None
     timeout: Annotated[
