@@ -105,7 +105,7 @@ def _events(requests: Rows, moved: Ints, is_new: Mask) -> Rows:
     kind[resets_of(requests) | is_new] = CUT
     kind[zeroes_of(requests)] = ZERO
     chosen = np.flatnonzero((kind >= 0) & (requests["file"] >= 0))
-    rows = requests[chosen]
+    rows = requests.take(chosen)
     end = rows["offset"] + np.where(rows["op"] == Op.ALLOCATE, rows["length"], moved[chosen])
     end = np.where(rows["op"] == Op.TRUNCATE, rows["length"], end)
     end = np.where(rows["op"] == Op.OPEN, 0, end)
@@ -119,9 +119,9 @@ def _appended_to(requests: Rows, file_count: int) -> Ints:
     appends[requests["handle"][opens]] = requests["flags"][opens] & os.O_APPEND != 0
     sizes = np.zeros(file_count, np.int64)
     matters = (requests["op"] == Op.WRITE) | resets_of(requests)
-    rows = requests[matters & (requests["file"] >= 0)]
+    rows = requests.compress(matters & (requests["file"] >= 0))
     files, first = np.unique(rows["file"], return_index=True)
-    rows = rows[first]
+    rows = rows.take(first)
     appended = (rows["op"] == Op.WRITE) & appends[rows["handle"].clip(0)]
     sizes[files[appended]] = rows["offset"][appended]
     return sizes
@@ -144,7 +144,7 @@ def _with_pieces(requests: Rows, moved: Ints, unwritten: Unwritten) -> tuple[Row
     owners, line = np.concatenate(owner), np.concatenate(pieces)
     order = np.argsort(owners, kind="stable")  # of one request: its bytes, then what lacked
     order = order[line["length"][order] > 0]
-    owners, line = owners[order], line[order]
+    owners, line = owners[order], line.take(order)
     requests["first_piece"][data] = np.searchsorted(owners, data)
     requests["piece_count"][data] = np.searchsorted(owners, data, "right") - np.searchsorted(
         owners, data

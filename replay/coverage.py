@@ -49,7 +49,7 @@ def find_unwritten(events: npt.NDArray[np.void], file_count: int) -> Unwritten:
     initial_bytes = np.zeros(file_count, np.int64)
     holes: list[Hole] = []
     order = np.argsort(events["file"], kind="stable")
-    events = events[order]
+    events = events.take(order)
     starts = np.flatnonzero(np.concatenate([[True], np.diff(events["file"]) != 0]))
     reads = np.add.reduceat(events["kind"] == READ, starts) if len(events) else starts
     bounds = np.concatenate([starts, [len(events)]])

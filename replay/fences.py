@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.files import resets_of
+from iotrace.replay.grouping import first_of_each, grouped, grouped_by_place, numbered
 from iotrace.replay.intervals import Coverage, running_max
 from iotrace.replay.job import DATA_OPS, Fence, Op, SyncKind
-from iotrace.replay.pieces import HOLE, Ints, Rows, pieces_in_place
+from iotrace.replay.pieces import HOLE, Ints, Rows
 
 Mask = npt.NDArray[np.bool_]
 
@@ -63,13 +64,14 @@ def find_domains(requests: Rows, file_count: int) -> Ints:
     changed[domain[~plain & (domain >= 0)]] = True
     only_read = (domain >= 0) & ~changed[domain]
     domain[only_read] = file_count + requests["handle"][only_read]
-    _, dense = np.unique(domain, return_inverse=True)
-    return dense.ravel() - int(np.any(domain < 0))
+    used = np.zeros(int(domain.max(initial=-1)) + 2, np.bool_)
+    used[domain] = True
+    return np.asarray(np.append(np.cumsum(used[:-1]) - 1, -1)[domain])
 
 
 def _components(requests: Rows, file_count: int) -> Ints:
     """Return the lowest file that each file shares names with, over any number of names."""
-    naming = requests[np.isin(requests["op"], _NAMING) & (requests["file"] >= 0)]
+    naming = requests.compress(np.isin(requests["op"], _NAMING) & (requests["file"] >= 0))
     pairs = np.concatenate(
         [
             np.stack([naming["file"], naming["path"]]),
@@ -94,13 +96,8 @@ def _components(requests: Rows, file_count: int) -> Ints:
 
 def _is_private(requests: Rows) -> Mask:
     """Return which requests use a handle that only one stream uses."""
-    handle = requests["handle"].clip(0)
-    count = int(requests["handle"].max(initial=-1)) + 1
-    used = requests["handle"] >= 0
-    least, most = np.full(max(count, 1), np.iinfo(np.int32).max), np.full(max(count, 1), -1)
-    np.minimum.at(least, handle[used], requests["stream"][used])
-    np.maximum.at(most, handle[used], requests["stream"][used])
-    return np.asarray(used & (least == most)[handle])
+    handle = requests["handle"]
+    return np.asarray((handle >= 0) & ~_are_shared(handle, requests["stream"]))
 
 
 def _has_streams(requests: Rows, domain: Ints) -> Mask:
@@ -109,17 +106,22 @@ def _has_streams(requests: Rows, domain: Ints) -> Mask:
     Only there do fences hold anyone up, and opens and closes go without where they can: a close
     waits by itself for what is in flight on its handle.
     """
-    count = int(domain.max(initial=-1)) + 2
-    least, most = np.full(count, np.iinfo(np.int32).max), np.full(count, -1)
-    np.minimum.at(least, domain, requests["stream"])
-    np.maximum.at(most, domain, requests["stream"])
-    return np.asarray((domain >= 0) & (least < most)[domain])
+    return np.asarray((domain >= 0) & _are_shared(domain, requests["stream"]))
+
+
+def _are_shared(group: npt.NDArray[np.integer], stream: npt.NDArray[np.integer]) -> Mask:
+    """Return which rows are in a group, numbered from -1, that has rows of several streams."""
+    one = np.zeros(int(group.max(initial=-1)) + 2, stream.dtype)  # any of the streams
+    one[group] = stream
+    shared = np.zeros(len(one), np.bool_)
+    shared[group[stream != one[group]]] = True
+    return np.asarray(shared[group])
 
 
 def _is_plain_open(requests: Rows, domain: Ints) -> Mask:
     """Return which opens find their file there and leave it as it is."""
     first = np.zeros(len(requests), np.bool_)
-    first[np.unique(domain, return_index=True)[1]] = True
+    first[first_of_each(domain)[1]] = True
     opens = requests["op"] == Op.OPEN
     creates = (requests["flags"] & os.O_CREAT != 0) & (first | _renews_name(requests))
     return np.asarray(opens & ~resets_of(requests) & ~creates)
@@ -129,16 +131,15 @@ def _renews_name(requests: Rows) -> Mask:
     """Return which opens are the first of their file: with O_CREAT they may make it."""
     renews = np.zeros(len(requests), np.bool_)
     opens = np.flatnonzero((requests["op"] == Op.OPEN) & (requests["file"] >= 0))
-    renews[opens[np.unique(requests["file"][opens], return_index=True)[1]]] = True
+    renews[opens[first_of_each(requests["file"][opens])[1]]] = True
     return renews
 
 
 def _reads_holes(requests: Rows, pieces: Rows) -> Mask:
     """Return which reads find zeros: only a write behind these may have made the file so long."""
-    line, owner, _ = pieces_in_place(requests, pieces)
-    reads = np.zeros(len(requests), np.bool_)
-    reads[owner[line["file"] == HOLE]] = True
-    return reads
+    first, count = requests["first_piece"], requests["piece_count"]
+    holes = np.concatenate([[0], np.cumsum(pieces["file"] == HOLE)])
+    return np.asarray(holes[first + count] > holes[first])
 
 
 def _is_global(requests: Rows) -> Mask:
@@ -160,9 +161,10 @@ def _conflicts(requests: Rows, domain: Ints, fence: Ints) -> list[int]:
         return []
     epoch = fence_epochs(domain, fence)
     start, end = requests["offset"], requests["offset"] + requests["length"]
-    order = rows[np.lexsort((rows, start[rows], epoch[rows], domain[rows], requests["file"][rows]))]
-    key = np.stack([requests["file"], domain, epoch])[:, order]
-    fresh = np.concatenate([[True], np.any(key[:, 1:] != key[:, :-1], axis=0)])
+    key = numbered(requests["file"][rows], domain[rows], epoch[rows])
+    order = grouped_by_place(key, start[rows])
+    key, order = key[order], rows[order]
+    fresh = np.concatenate([[True], key[1:] != key[:-1]])
     reach = running_max(end[order], fresh)
     cluster = np.cumsum(np.concatenate([[True], start[order][1:] >= reach[:-1]]) | fresh) - 1
     writes = requests["op"] == Op.WRITE
@@ -197,7 +199,7 @@ def fence_epochs(domain: Ints, fence: Ints) -> Ints:
     """Return how many fences lie before each request, on its domain or on all of them."""
     fences = (fence != Fence.NONE).astype(np.int64)
     everything = np.cumsum(fence == Fence.ALL)
-    order = np.argsort(domain, kind="stable")
+    order = grouped(domain)
     running = np.cumsum(fences[order])
     epoch = np.empty(len(domain), np.int64)
     epoch[order] = running

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.bindings import Bindings
+from iotrace.replay.grouping import first_of_each, grouped
 from iotrace.replay.intervals import running_max
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import Ints, Rows
@@ -142,8 +143,8 @@ def _files_of(requests: Rows, op: Op, count: int) -> Mask:
 def _beginnings(requests: Rows, count: int) -> tuple[Ints, Mask]:
     """Return each file's first name (-1: none), and whether the file is there before the run."""
     named = np.flatnonzero((requests["file"] >= 0) & (requests["path"] >= 0))
-    files, first = np.unique(requests["file"][named], return_index=True)
-    rows = requests[named[first]]
+    files, first = first_of_each(requests["file"][named])
+    rows = requests.take(named[first])
     creates = (rows["op"] == Op.OPEN) & (rows["flags"] & os.O_CREAT != 0)
     path, exists = np.full(count, -1), np.zeros(count, np.bool_)
     path[files], exists[files] = rows["path"], ~creates
@@ -163,7 +164,7 @@ def initial_extents(initial_bytes: npt.NDArray[np.int64], relocation: Relocation
     extents["file"], extents["offset"] = parts.to_file, parts.to_offset
     extents["source"], extents["origin"] = source[parts.extent], parts.offset
     extents["length"] = parts.length
-    return extents[np.lexsort((extents["offset"], extents["file"]))]
+    return extents.take(np.lexsort((extents["offset"], extents["file"])))
 
 
 def resets_of(requests: Rows) -> npt.NDArray[np.bool_]:
@@ -196,7 +197,7 @@ def growth_of(requests: Rows) -> npt.NDArray[np.int64]:
 
 def sizes_before(requests: Rows, initial_size_bytes: Ints) -> Ints:
     """Return the size of each request's file right before it; 0 where there is no file."""
-    order = np.argsort(requests["file"], kind="stable")
+    order = grouped(requests["file"])
     file = requests["file"][order]
     fresh = np.ones(len(order), np.bool_)
     fresh[1:] = file[1:] != file[:-1]

@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.grouping import grouped_by_place
 from iotrace.replay.pieces import spread
 
 Ints = npt.NDArray[np.int64]
@@ -34,7 +35,7 @@ def _hulls(group: Ints, starts: Ints, ends: Ints, least_gap: int) -> tuple[Ints,
     """Return the hulls of intervals of one group that have no gap of `least_gap` between them."""
     if not len(group):
         return group, starts, ends
-    order = np.lexsort((starts, group))
+    order = grouped_by_place(group, starts)
     group, starts = group[order], starts[order]
     other = group[1:] != group[:-1]
     reach = running_max(ends[order], np.concatenate([[True], other]))

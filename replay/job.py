@@ -7,6 +7,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.grouping import grouped
 from iotrace.traces.errors import PlanError
 
 # One row is one `struct loop_request`; a test compares every offset with the C compiler's.
@@ -147,7 +148,7 @@ def fence_counts(
     global_fences = np.cumsum(everything) - everything
     file_before = np.zeros(len(requests), np.int64)
     file_fences = np.zeros(len(requests), np.int64)
-    order = np.argsort(requests["file"], kind="stable")
+    order = grouped(requests["file"])
     order = order[requests["file"][order] >= 0]
     if len(order):
         files = requests["file"][order]

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from iotrace.replay.bindings import Bindings
 from iotrace.replay.files import empties_of
+from iotrace.replay.grouping import grouped
 from iotrace.replay.intervals import running_max
 from iotrace.replay.job import DATA_OPS
 from iotrace.replay.pieces import Ints, Rows, spread
@@ -71,7 +72,7 @@ def _lives(plan: Plan, removed: Ints) -> Rows:
     """
     rows, count = plan.requests, len(plan.requests)
     data = np.flatnonzero(np.isin(rows["op"], DATA_OPS) & (rows["length"] > 0))
-    data = data[np.argsort(rows["file"][data], kind="stable")]
+    data = data[grouped(rows["file"][data])]
     file = rows["file"][data].astype(np.int64)
     empties = np.flatnonzero(empties_of(rows) & (rows["file"] >= 0))
     keys = np.sort(rows["file"][empties].astype(np.int64) * (count + 1) + empties)

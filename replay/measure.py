@@ -98,7 +98,7 @@ def _is_done(plan: Plan, timings: Rows, phase: Phase) -> npt.NDArray[np.bool_]:
 
 
 def _seconds(plan: Plan, timings: Rows, chosen: Ints) -> float:
-    rows, times = plan.requests[chosen], timings[chosen]
+    rows, times = plan.requests.take(chosen), timings.take(chosen)
     return steps_seconds(rows["step"], times["start_ns"], times["end_ns"], rows["op"] == Op.CLOSE)
 
 

@@ -210,8 +210,8 @@ class Plan:
 
     def counts(self) -> Counts:
         """Return the totals of the plan."""
-        data = self.requests[self.is_data()]
-        kinds = self.pieces[spread(data["first_piece"], data["piece_count"].astype(np.int64))]
+        data = self.requests.compress(self.is_data())
+        kinds = self.pieces.take(spread(data["first_piece"], data["piece_count"].astype(np.int64)))
         writes = (data["op"] == Op.WRITE)[request_index(data)]
         payload, padding = is_payload(kinds["file"]), is_padding(kinds["file"])
         touched = np.zeros(len(self.files) + 1, np.bool_)
@@ -276,7 +276,7 @@ class Plan:
             yield "a request has no known op"
 
     def _piece_problems(self) -> Iterator[str]:
-        data = self.requests[self.is_data()]
+        data = self.requests.compress(self.is_data())
         first, count = data["first_piece"], data["piece_count"].astype(np.int64)
         if np.any((first < 0) | (count < 0) | (first + count > len(self.pieces))):
             yield "a request's pieces are out of range"
@@ -284,7 +284,7 @@ class Plan:
         total = np.concatenate([[0], np.cumsum(self.pieces["length"])])
         if np.any(total[first + count] - total[first] != data["length"]):
             yield "a request's pieces do not add up to its length"
-        own = self.pieces[spread(first, count)]
+        own = self.pieces.take(spread(first, count))
         writes = (data["op"] == Op.WRITE)[request_index(data)]
         if np.any(writes & (own["file"] < PADDING)):
             yield "a write has pieces that only a read can have"
@@ -317,8 +317,8 @@ class Plan:
         if not self.relocation.is_bijection():
             yield "two recorded bytes have one place"
             return
-        data = self.requests[self.is_data()]
-        own = self.pieces[spread(data["first_piece"], data["piece_count"].astype(np.int64))]
+        data = self.requests.compress(self.is_data())
+        own = self.pieces.take(spread(data["first_piece"], data["piece_count"].astype(np.int64)))
         owner = request_index(data)
         ends = np.cumsum(own["length"])
         before = ends - own["length"]
@@ -327,7 +327,7 @@ class Plan:
             return
         into = before - np.concatenate([before, [0]])[first.clip(max=len(before))][owner]
         recorded = own["file"] >= 0
-        own, owner, into = own[recorded], owner[recorded], into[recorded]
+        own, owner, into = own.compress(recorded), owner[recorded], into[recorded]
         file, offset, room = self.relocation.locate(own["file"], own["offset"])
         misplaced = (
             (file != data["file"][owner])

@@ -69,8 +69,8 @@ class Relocation:
         entries = np.zeros(len(np.asarray(file)), ENTRY)
         entries["file"], entries["offset"], entries["length"] = file, offset, length
         entries["to_file"], entries["to_offset"] = to_file, to_offset
-        entries = entries[entries["length"] > 0]
-        return cls(entries[np.lexsort((entries["offset"], entries["file"]))])
+        entries = entries.compress(entries["length"] > 0)
+        return cls(entries.take(np.lexsort((entries["offset"], entries["file"]))))
 
     @property
     def is_identity(self) -> bool:
@@ -97,7 +97,7 @@ class Relocation:
         if not known.any():
             return to_file, to_offset, room
         place = self.place(file[known], offset[known])
-        rows = self.entries[place.clip(0)]
+        rows = self.entries.take(place.clip(0))
         into = offset[known] - rows["offset"]
         inside = (place >= 0) & (rows["file"] == file[known]) & (into < rows["length"])
         to_file[known] = np.where(inside, rows["to_file"], -1)
@@ -138,11 +138,11 @@ class Relocation:
         first = self.place(file, offset).clip(0)
         count = (self.place(file, offset + length - 1) - first + 1).clip(0)
         owner = np.repeat(np.arange(len(file)), count)
-        rows = self.entries[spread(first, count)]
+        rows = self.entries.take(spread(first, count))
         start = np.maximum(rows["offset"], offset[owner])
         end = np.minimum(rows["offset"] + rows["length"], (offset + length)[owner])
         keep = (rows["file"] == file[owner]) & (end > start)
-        rows, owner, start, end = rows[keep], owner[keep], start[keep], end[keep]
+        rows, owner, start, end = rows.compress(keep), owner[keep], start[keep], end[keep]
         to_offset = rows["to_offset"] + start - rows["offset"]
         return extents[owner], start, end - start, rows["to_file"].astype(np.int64), to_offset
 
@@ -156,7 +156,7 @@ class Relocation:
         for name in ("offset", "to_offset"):
             goes_on &= before[name] + before["length"] == after[name]
         first = np.flatnonzero(np.concatenate([[True], ~goes_on]))
-        entries = rows[first]
+        entries = rows.take(first)
         entries["length"] = np.add.reduceat(rows["length"], first)
         return Relocation(entries)
 
@@ -164,7 +164,7 @@ class Relocation:
         """Return the map that moves by this one and then by `later`."""
         mine = self.entries
         parts = later.split(mine["to_file"], mine["to_offset"], mine["length"])
-        origin = mine[parts.extent]
+        origin = mine.take(parts.extent)
         from_offset = origin["offset"] + parts.offset - origin["to_offset"]
         # What this one moves bytes into, no recorded bytes have as their own place.
         fresh = later.entries[

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from iotrace.replay.barriers import places_of
 from iotrace.replay.evictions import find_evictions
 from iotrace.replay.fences import find_fences
+from iotrace.replay.grouping import grouped
 from iotrace.replay.job import PIECE, Fence, Job, Op, fence_counts
 from iotrace.replay.pieces import HOLE, Ints, Rows, request_index, spread
 from iotrace.replay.plan import Plan
@@ -67,7 +68,7 @@ def schedule(
     counts = fence_counts(requests)
     for name, column in zip(("file_before", "file_fences", "global_fences"), counts, strict=True):
         requests[name] = column
-    order = np.argsort(requests["stream"], kind="stable").astype(np.int64)
+    order = grouped(requests["stream"])
     starts = np.searchsorted(requests["stream"][order], np.arange(len(plan.streams) + 1))
     leads = np.array([stream.leads for stream in plan.streams], np.int32)
     job = Job(
@@ -96,7 +97,8 @@ def _with_evictions(
         return lowered(plan.requests), np.arange(count), np.zeros(count, np.bool_), plan.paths
     origin = np.insert(np.arange(count), evictions.place, -1)
     rows = np.empty(count + added, ROW)
-    rows[origin < 0], rows[origin >= 0] = evictions.requests, plan.requests
+    rows.put(np.flatnonzero(origin < 0), evictions.requests)
+    rows.put(np.flatnonzero(origin >= 0), plan.requests)
     barrier = np.zeros(len(origin), np.bool_)
     barrier[origin < 0] = evictions.is_barrier
     return lowered(rows), origin, barrier, evictions.paths
@@ -105,7 +107,7 @@ def _with_evictions(
 def _with_pieces(requests: Rows, pieces: Rows, checked: bool) -> tuple[Rows, Rows]:
     """Return requests and pieces as the loop takes them: payload, zeros, and unchecked bytes."""
     counts = requests["piece_count"].astype(np.int64)
-    line = pieces[spread(requests["first_piece"], counts)]
+    line = pieces.take(spread(requests["first_piece"], counts))
     owner = request_index(requests)
     of_read = (requests["op"] == Op.READ)[owner]
     if not checked:

@@ -126,7 +126,7 @@ def _requests(
     threads = np.stack([extents["process"], extents["thread"]])
     unique, stream = np.unique(threads, axis=1, return_inverse=True)
     requests["stream"] = stream.ravel()[source]
-    requests = requests[np.lexsort((extents["offset"][source], rank, in_group))]
+    requests = requests.take(np.lexsort((extents["offset"][source], rank, in_group)))
     _set_flags(requests)
     ranks = dict(zip(trace.ints("process").tolist(), trace.ints("rank").tolist(), strict=True))
     hosts = hosts_of(trace)
@@ -144,7 +144,7 @@ def hosts_of(trace: Trace) -> dict[int, int]:
 def _set_flags(requests: npt.NDArray[np.void]) -> None:
     """Let the first thread that saves a file in a step empty it, and the others add to it."""
     opens = np.flatnonzero(requests["op"] == Op.OPEN)
-    rows = requests[opens]
+    rows = requests.take(opens)
     saves = rows["phase"] == Phase.SAVE
     keys = np.stack([rows["file"], rows["step"], rows["phase"]])
     _, first = np.unique(keys, axis=1, return_index=True)

@@ -157,7 +157,7 @@ def directories_before(plan: Plan) -> list[str]:
     needed: list[str] = []
     for path in plan.files.path[plan.files.exists].tolist():
         needed += names.enter(plan.paths[path] if path >= 0 else "")
-    rows = plan.requests[plan.requests["path"] >= 0]
+    rows = plan.requests.compress(plan.requests["path"] >= 0)
     columns = (rows[name].tolist() for name in ("op", "file", "path", "target"))
     for op, file, path, target in zip(*columns, strict=True):
         name = plan.paths[path]

@@ -85,7 +85,7 @@ class Align:
         read["first_piece"] += len(write_pieces)
         return plan.derive(
             Applied("align", (("block_bytes", self.block_bytes),)),
-            merge((requests[others], others, 0), (written, writes, 0), (read, parent, 0)),
+            merge((requests.take(others), others, 0), (written, writes, 0), (read, parent, 0)),
             np.concatenate([write_pieces, read_pieces]),
             plan.relocation.compose(layout.step),
         )
@@ -195,7 +195,7 @@ def _regions(plan: Plan, file: Ints, start: Ints) -> tuple[int, npt.NDArray[np.b
 def _extents(plan: Plan) -> tuple[Ints, Ints, Ints]:
     """Return the extents that move as one: file, start and end."""
     rows = plan.requests
-    writes = rows[(rows["op"] == Op.WRITE) & (rows["length"] > 0)]
+    writes = rows.compress((rows["op"] == Op.WRITE) & (rows["length"] > 0))
     written = clusters(
         writes["file"].astype(np.int64), writes["offset"], writes["offset"] + writes["length"]
     )
@@ -212,7 +212,7 @@ def _extents(plan: Plan) -> tuple[Ints, Ints, Ints]:
 def _wanted(plan: Plan) -> tuple[Ints, Ints, Ints]:
     """Return file, start and end of what each read brings."""
     rows = plan.requests
-    reads = rows[rows["op"] == Op.READ]
+    reads = rows.compress(rows["op"] == Op.READ)
     line, owner, place = pieces_in_place(reads, plan.pieces)
     payload = is_payload(line["file"])
     start = np.full(len(reads), np.iinfo(np.int64).max)
@@ -244,7 +244,7 @@ def _unwritten_reads(
 
 def _move_sizes(requests: Rows, others: Ints, layout: _Layout) -> None:
     """Move what the requests without bytes say of places."""
-    rows = requests[others]
+    rows = requests.take(others)
     file = rows["file"].astype(np.int64)
     ends = layout.edge(file, rows["offset"] + rows["length"])
     starts = layout.edge(file, rows["offset"].copy())
@@ -259,12 +259,12 @@ def _move_sizes(requests: Rows, others: Ints, layout: _Layout) -> None:
     rows["length"] = np.where(ranged, ends - starts, rows["length"])
     rows["length"] = np.where(rows["op"] == Op.TRUNCATE, sizes, rows["length"])
     rows["offset"] = np.where(ranged | empty, starts, rows["offset"])
-    requests[others] = rows
+    requests.put(others, rows)
 
 
 def _move_writes(plan: Plan, writes: Ints, layout: _Layout) -> tuple[Rows, Rows]:
     """Return the writes moved, those that end an extent padded, and their pieces."""
-    rows = plan.requests[writes]
+    rows = plan.requests.take(writes)
     file, ends = rows["file"].astype(np.int64), rows["offset"] + rows["length"]
     _, offset, room = layout.places.locate(file, rows["offset"])
     is_last = room == rows["length"]
@@ -277,7 +277,7 @@ def _move_writes(plan: Plan, writes: Ints, layout: _Layout) -> tuple[Rows, Rows]
 
 def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Rows, Rows, Ints]:
     """Return the reads cut and joined as the layout has it, their pieces, and their parents."""
-    rows = plan.requests[reads]
+    rows = plan.requests.take(reads)
     line, owner, place = pieces_in_place(rows, plan.pieces)
     payload = is_payload(line["file"])
     lost = np.flatnonzero(np.bincount(owner[payload], minlength=len(rows)) == 0)
@@ -285,7 +285,7 @@ def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Rows, Rows, I
         rows["file"][owner[payload]].astype(np.int64), place[payload], line["length"][payload]
     )
     own = owner[payload][parts.extent]
-    source = line[payload][parts.extent]
+    source = line.compress(payload).take(parts.extent)
     shift = parts.offset - place[payload][parts.extent]
     gap = parts.to_offset[1:] - (parts.to_offset + parts.length)[:-1]
     apart = (own[1:] != own[:-1]) | (gap < 0) | (gap >= layout.block_bytes)
@@ -308,12 +308,12 @@ def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Rows, Rows, I
     kept = slots.reshape(-1)
     bounds = np.concatenate([[0], np.cumsum(total)])
     cut_rows, pieces = recut(
-        rows, kept[kept["length"] > 0], bounds, own[first], parts.to_offset[first]
+        rows, kept.compress(kept["length"] > 0), bounds, own[first], parts.to_offset[first]
     )
     cut_rows["think_ns"][
         np.concatenate([[False], own[first][1:] == own[first][:-1]])[: len(first)]
     ] = 0
-    still, still_pieces = _keep(plan, rows[lost], layout)
+    still, still_pieces = _keep(plan, rows.take(lost), layout)
     still["first_piece"] += len(pieces)
     parent = np.concatenate([reads[own[first]], reads[lost]])
     return np.concatenate([cut_rows, still]), np.concatenate([pieces, still_pieces]), parent

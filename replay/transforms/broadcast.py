@@ -47,12 +47,12 @@ class Broadcast:
         index = np.flatnonzero(loads)
         reads, pieces, at = _first_reads(plan, index)
         others = np.flatnonzero(~loads)
-        stay, pieces = append_pieces(rows[others], plan.pieces, pieces)
+        stay, pieces = append_pieces(rows.take(others), plan.pieces, pieces)
         kept = np.zeros(len(rows), np.bool_)
         kept[others] = True
         kept[at] = True
         kept = with_handles(rows, kept)
-        merged = merge((reads, at, 0), (stay[kept[others]], others[kept[others]], 0))
+        merged = merge((reads, at, 0), (stay.compress(kept[others]), others[kept[others]], 0))
         used = merged["handle"] >= 0
         merged["handle"][used] = np.unique(merged["handle"][used], return_inverse=True)[1]
         saved_bytes = int(rows["length"][index].sum() - reads["length"].sum())
@@ -63,7 +63,7 @@ class Broadcast:
 
 def _first_reads(plan: Plan, index: Ints) -> tuple[Rows, Rows, Ints]:
     """Return the parts of reads that nobody read before in their step, pieces, and origins."""
-    rows = plan.requests[index]
+    rows = plan.requests.take(index)
     step, file = rows["step"].astype(np.int64), rows["file"].astype(np.int64)
     group = np.unique(np.stack([step, file]), axis=1, return_inverse=True)[1].ravel()
     line, owner, place = pieces_in_place(rows, plan.pieces)
@@ -81,7 +81,7 @@ def _first_reads(plan: Plan, index: Ints) -> tuple[Rows, Rows, Ints]:
     begins[1:] = (owner[source][1:] != owner[source][:-1]) | (start[1:] != end[:-1])
     first = np.flatnonzero(begins)
     count = np.diff(np.append(first, len(parts)))
-    reads = rows[owner[source][first]]
+    reads = rows.take(owner[source][first])
     reads["offset"], reads["first_piece"], reads["piece_count"] = start[first], first, count
     reads["length"] = np.add.reduceat(parts["length"], first) if len(first) else 0
     again = np.concatenate([[False], owner[source][first][1:] == owner[source][first][:-1]])

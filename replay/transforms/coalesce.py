@@ -101,7 +101,8 @@ class Coalesce:
         _carry(rows, requests, order, starts, starts + length, bounds)
         rows["gather"] = np.where(first == last, rows["gather"], GATHERS.index(self.gather))
         others = all_but(len(requests), order)
-        return plan.derive(applied, merge((rows, parent, 0), (requests[others], others, 0)), pieces)
+        merged = merge((rows, parent, 0), (requests.take(others), others, 0))
+        return plan.derive(applied, merged, pieces)
 
     def _cuts(self, offset: Ints, length: Ints, chain: Ints, starts: Ints, reads: Mask) -> Ints:
         """Return the positions on the line at which a request begins."""
@@ -121,8 +122,11 @@ class Coalesce:
         high = (low + np.add.reduceat(length, begin))[of]
         shift, low = (starts[begin] - low)[of], low[of]
         moved = np.where(reads[joints], -(-edge // block_bytes), edge // block_bytes) * block_bytes
-        cuts, owner = _inside(np.append(down, up), np.tile(shift, 2), np.tile(low, 2),
-                              np.tile(high, 2), np.tile(stretch, 2))  # fmt: skip
+        # Of the joints between two multiples, the first and the last ask for both.
+        turns = apart | (down[1:] != down[:-1])
+        some = np.flatnonzero(np.append(True, turns) | np.append(turns, True))
+        at = np.append(down[some], up[some])
+        cuts, owner = _inside(at, *(np.tile(c[some], 2) for c in (shift, low, high, stretch)))
         pays = np.bincount(owner, minlength=stretch[-1] + 1) <= np.bincount(stretch)
         kept = ~pays[stretch]
         stay, _ = _inside(*(column[kept] for column in (moved, shift, low, high, stretch)))

@@ -97,7 +97,7 @@ class Direct:
         others = all_but(len(requests), chosen)
         merged = merge(
             (rows, parent, 0),
-            (twins.original(requests[others]), others, 0),
+            (twins.original(requests.take(others)), others, 0),
             (*twins.opens(requests), 1),
             (*twins.closes(requests), -1),
             (*_cut_backs(requests, chosen[padded]), -2),
@@ -121,7 +121,7 @@ class Direct:
     ) -> tuple[Rows, Rows, Ints, Mask]:
         """Return the data requests anew, their pieces, their parents, and which are direct."""
         block = self.block_bytes
-        members = plan.requests[chosen].copy()
+        members = plan.requests.take(chosen)
         reads = (members["op"] == Op.READ) & fit
         low, high = members["offset"], members["offset"] + members["length"]
         down, up = low // block * block, -(-high // block) * block
@@ -189,7 +189,7 @@ def _cut_backs(requests: Rows, padded: Ints) -> tuple[Rows, Ints]:
     place = np.where(key // count == own, key % count, len(requests))
     _, kept = np.unique(np.stack([own, place]), axis=1, return_index=True)
     rows = np.zeros(len(kept), ROW)
-    source = requests[padded[kept]]
+    source = requests.take(padded[kept])
     for name in ("file", "handle", "stream", "step", "phase"):
         rows[name] = source[name]
     rows["path"] = rows["target"] = rows["source_row"] = -1
@@ -235,7 +235,7 @@ class _Twins:
     def opens(self, requests: Rows) -> tuple[Rows, Ints]:
         """Return the second opens, and the first ones they follow."""
         place = self._of_mixed(requests, Op.OPEN)
-        rows = requests[place]
+        rows = requests.take(place)
         dropped = _ALL_FLAGS & ~(_CREATION | os.O_APPEND)
         rows["flags"] = (rows["flags"] & np.uint32(dropped)) | np.uint32(os.O_DIRECT)
         rows["mode"] = 0
@@ -244,7 +244,7 @@ class _Twins:
     def closes(self, requests: Rows) -> tuple[Rows, Ints]:
         """Return the closes of the second opens, and the first ones' that they precede."""
         place = self._of_mixed(requests, Op.CLOSE)
-        return self._second(requests[place]), place
+        return self._second(requests.take(place)), place
 
     def _of_mixed(self, requests: Rows, op: Op) -> Ints:
         place = np.flatnonzero(requests["op"] == op)

@@ -66,7 +66,7 @@ class Frame:
         keep[last] = True
         if keep.all():
             return rows, self.at
-        return rows[keep], self.at[keep]
+        return rows.compress(keep), self.at[keep]
 
     def opens(self) -> tuple[Rows, Ints]:
         """Return the open of each session, and where it stands."""
@@ -92,27 +92,28 @@ class Frame:
         first, at = self._first
         rows = self._framed(first, Op.TRUNCATE)
         rows["length"] = self.layout.size_bytes[self._new]
-        return rows[self._is_sized], at[self._is_sized]
+        return rows.compress(self._is_sized), at[self._is_sized]
 
     def closes(self) -> tuple[Rows, Ints]:
         """Return the close of each session, and where it stands."""
-        return self._framed(self.rows[self.sessions.last], Op.CLOSE), self.at[self.sessions.last]
+        last = self.sessions.last
+        return self._framed(self.rows.take(last), Op.CLOSE), self.at[last]
 
     def renames(self) -> tuple[Rows, Ints]:
         """Return what commits the new files: the last of the renames that did the old ones."""
         new = np.flatnonzero(self._commits >= 0)
-        rows = self.plan.requests[self._commits[new]]
+        rows = self.plan.requests.take(self._commits[new])
         temporary, final = self._names
         rows["file"] = len(self.plan.files) + new
         rows["path"], rows["target"] = temporary[new], final[new]
         order = np.argsort(self._commits[new], kind="stable")
-        return rows[order], self._commits[new][order]
+        return rows.take(order), self._commits[new][order]
 
     def unlinks(self) -> tuple[Rows, Ints]:
         """Return what removes the new files, and where it stands."""
         new = np.flatnonzero(self.lifetimes.end >= 0)
         at = self.lifetimes.end[new]
-        source = self.plan.requests[at]
+        source = self.plan.requests.take(at)
         rows = np.zeros(len(new), ROW)
         for name in ("stream", "step", "phase", "due_ns"):
             rows[name] = source[name]
@@ -155,7 +156,7 @@ class Frame:
 
     @cached_property
     def _first(self) -> tuple[Rows, Ints]:
-        return self.rows[self.sessions.first], self.at[self.sessions.first]
+        return self.rows.take(self.sessions.first), self.at[self.sessions.first]
 
     @cached_property
     def _new(self) -> Ints:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.grouping import first_of_each
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
@@ -110,6 +111,6 @@ def _order(plan: Plan, wanted: Wanted, region: Ints, cells: Cells) -> tuple[Ints
     What a stream does stays together, so that it can be coalesced.
     """
     count = int(max(region.max(initial=0), cells.region.max(initial=0))) + 1
-    found, first = np.unique(wanted.file * count + region, return_index=True)
+    found, first = first_of_each(wanted.file * count + region)
     touched = wanted.index[first[np.searchsorted(found, cells.file * count + cells.region)]]
     return cells.start, touched, plan.requests["stream"][touched].astype(np.int64)

@@ -57,12 +57,12 @@ class Move:
         renames = frame.renames()
         rows, at = frame.uses()
         whole = np.flatnonzero(moved & _is_whole_sync(old))
-        apart = old[whole]
+        apart = old.take(whole)
         apart["file"] = apart["handle"] = apart["path"] = -1
         others = np.flatnonzero(~moved)
-        lost = old[moved & (old["path"] >= 0)]
-        others = others[without_empty_directories(old[others], lost, plan.paths)]
-        stay, pieces = append_pieces(old[others], plan.pieces, pieces)
+        lost = old.compress(moved & (old["path"] >= 0))
+        others = others[without_empty_directories(old.take(others), lost, plan.paths)]
+        stay, pieces = append_pieces(old.take(others), plan.pieces, pieces)
         kept = ((stay, others), (apart, whole), (rows, at), renames)
         dropped = np.ones(len(old), np.bool_)
         for _, places in kept:
@@ -127,7 +127,7 @@ class Move:
         inside = (place < wanted.end[owner]) & (place >= wanted.start[owner])
         kept = inside & (line["length"] > 0)
         if not kept.all():
-            line, owner, place = line[kept], owner[kept], place[kept]
+            line, owner, place = line.compress(kept), owner[kept], place[kept]
         stale = self._are_stale(line, wanted.file[owner], place)
         line["file"][stale] = STALE
         del owner, place, inside, kept
@@ -153,7 +153,7 @@ class Move:
         holes = np.flatnonzero(line["file"] == HOLE)
         if not len(holes):
             return stale
-        writes = plan.requests[plan.requests["op"] == Op.WRITE]
+        writes = plan.requests.compress(plan.requests["op"] == Op.WRITE)
         before = plan.initial_extents()
         chosen = [part[np.isin(part["file"], file[holes])] for part in (writes, before)]
         columns = (
@@ -175,11 +175,11 @@ class Move:
             (old["op"] == Op.SYNC) & (old["flags"] == SyncKind.RANGE)
         )
         at = np.flatnonzero(moved & ranged)
-        rows = old[at]
+        rows = old.take(at)
         to_end = (rows["op"] == Op.SYNC) & (rows["length"] == 0)
         length = np.where(to_end, MAX_OFFSET_BYTES, rows["length"])
         parts = self.layout.step.joined().split(rows["file"], rows["offset"], length)
-        rows = rows[parts.extent]
+        rows = rows.take(parts.extent)
         rows["file"], rows["offset"], rows["length"] = parts.to_file, parts.to_offset, parts.length
         rows["path"] = -1
         return rows, at[parts.extent]
@@ -187,12 +187,12 @@ class Move:
     def _syncs(self, moved: Mask) -> tuple[Rows, Ints]:
         """Return each sync of an old file as one of every new file that has bytes of it."""
         at = np.flatnonzero(moved & is_durable(self.plan.requests))
-        rows = self.plan.requests[at]
+        rows = self.plan.requests.take(at)
         old, new = self.layout.of_file
         first = np.searchsorted(old, rows["file"])
         count = np.searchsorted(old, rows["file"], side="right") - first
         owner = np.repeat(np.arange(len(at)), count)
-        rows = rows[owner]
+        rows = rows.take(owner)
         rows["file"] = new[spread(first, count)] + len(self.plan.files)
         rows["path"] = -1
         return rows, at[owner]

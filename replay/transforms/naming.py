@@ -35,7 +35,7 @@ def without_empty_directories(rows: Rows, lost: Rows, paths: Sequence[str]) -> I
     """
     on_directories = np.isin(rows["op"], (Op.MKDIR, Op.RMDIR))
     on_directories |= (rows["op"] == Op.RENAME) & (rows["file"] < 0)
-    kept, gone = (_directories(part, paths) for part in (rows[~on_directories], lost))
+    kept, gone = (_directories(part, paths) for part in (rows.compress(~on_directories), lost))
     idle = np.array([path in gone and path not in kept for path in paths] + [False], np.bool_)
     used = np.array([path in kept for path in paths] + [False], np.bool_)
     drop = idle[rows["path"]] | idle[rows["target"]]

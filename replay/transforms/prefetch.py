@@ -75,14 +75,14 @@ class Prefetch:
         fresh = np.concatenate([[True], blocks.stream[1:] != blocks.stream[:-1]])
         place = running_max(np.maximum(blocks.places(self.window_bytes), earliest), fresh)
         leads, leader = np.unique(blocks.stream, return_inverse=True)
-        reads = _rows(plan.requests[blocks.first_read], Op.READ)
+        reads = _rows(plan.requests.take(blocks.first_read), Op.READ)
         reads["stream"] = len(plan.streams) + leader
         reads["handle"] = plan.handle_count + blocks.group
         reads["offset"], reads["length"] = blocks.offset, blocks.length
         reads["first_piece"] = len(plan.pieces) + np.arange(len(reads))
         reads["piece_count"] = reads["may_be_short"] = 1
         first, last = blocks.ends()
-        opens, closes = _rows(reads[first], Op.OPEN), _rows(reads[last], Op.CLOSE)
+        opens, closes = _rows(reads.take(first), Op.OPEN), _rows(reads.take(last), Op.CLOSE)
         opens["path"] = plan.requests["path"][opened[first]]
         changes = _changes(plan.requests)
         stays = changes[place[first]] == changes[earliest[first]]

@@ -42,7 +42,7 @@ class Reorder:
         by_offset = np.lexsort((index, requests["offset"][index], key))
         places, sources = index[in_time], index[by_offset]
         rows = requests.copy()
-        rows[places] = requests[sources]
+        rows.put(places, requests.take(sources))
         for name in _OF_THE_PLACE:
             rows[name][places] = requests[name][places]
         moved = int((places != sources).sum())

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.grouping import grouped
 from iotrace.replay.pieces import Ints, Rows, cut
 
 
@@ -19,7 +20,7 @@ def recut(
         offset: per interval, where it lies in its file.
     """
     pieces, first, count = cut(line, bounds)
-    rows = requests[parent]
+    rows = requests.take(parent)
     rows["offset"], rows["length"] = offset, np.diff(bounds)
     rows["first_piece"], rows["piece_count"] = first, count
     return rows, pieces
@@ -58,7 +59,7 @@ def _placed(parts: list[Rows], order: Ints) -> Rows:
     rows = np.empty(len(order), parts[0].dtype)
     ends = np.cumsum([len(part) for part in parts])
     for part, end in zip(parts, ends.tolist(), strict=True):
-        rows[place[end - len(part) : end]] = part
+        rows.put(place[end - len(part) : end], part)
     return rows
 
 
@@ -66,7 +67,7 @@ def carried_think(requests: Rows, dropped: npt.NDArray[np.bool_]) -> Ints:
     """Return, per request, the pauses of the dropped ones right before it in its stream, in ns."""
     if not np.any(requests["think_ns"][dropped]):
         return np.zeros(len(requests), np.int64)
-    order = np.argsort(requests["stream"], kind="stable")
+    order = grouped(requests["stream"])
     stream, kept = requests["stream"][order], ~dropped[order]
     own = np.where(kept, 0, requests["think_ns"][order])
     lost = np.cumsum(own)

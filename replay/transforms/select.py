@@ -74,11 +74,11 @@ class Select:
         keep = with_handles(plan.requests, self._matches(plan))
         if not keep.any():
             raise PlanError("nothing is left to replay; select more ranks, steps, files or ops")
-        requests = plan.requests[keep]
+        requests = plan.requests.compress(keep)
         used = requests["handle"] >= 0
         requests["handle"][used] = np.unique(requests["handle"][used], return_inverse=True)[1]
         data = np.flatnonzero(np.isin(requests["op"], DATA_OPS))
-        line = packed(requests[data], plan.pieces)
+        line = packed(requests, plan.pieces, data)
         bounds = np.concatenate([[0], np.cumsum(requests["length"][data])])
         pieces, first, count = cut(line, bounds)
         requests["first_piece"][data], requests["piece_count"][data] = first, count
@@ -178,7 +178,7 @@ def _find_unwritten(plan: Plan, requests: Rows, pieces: Rows) -> Unwritten:
     """Return, per recorded file, the bytes that kept reads find and no kept write made."""
     line, owner, _ = pieces_in_place(requests, pieces)
     payload = line["file"] >= 0
-    line, owner = line[payload], owner[payload]
+    line, owner = line.compress(payload), owner[payload]
     kind = np.where(requests["op"][owner] == Op.WRITE, WRITE, READ)
     cuts = np.flatnonzero(resets_of(requests) & (requests["file"] >= 0))
     # Where extents were moved, a size says nothing about recorded bytes, unless it is 0.
@@ -191,14 +191,14 @@ def _find_unwritten(plan: Plan, requests: Rows, pieces: Rows) -> Unwritten:
             make_events(cuts, requests["file"][cuts], CUT, 0, size),
         ]
     )
-    events = events[np.argsort(events["index"], kind="stable")]
+    events = events.take(np.argsort(events["index"], kind="stable"))
     return find_unwritten(events, len(plan.files))
 
 
 def _initial_bytes(plan: Plan, requests: Rows, pieces: Rows, found: Ints) -> Ints:
     """Return, per recorded file, the bytes to prepare: those found, and as before the selection."""
     line, _, _ = pieces_in_place(requests, pieces)
-    line = line[line["file"] >= 0]
+    line = line.compress(line["file"] >= 0)
     before = plan.initial_bytes()
     touched = np.zeros(len(plan.files), np.bool_)
     touched[line["file"]] = True

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.grouping import grouped, numbered
 from iotrace.replay.job import Op, SyncKind
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.traces.phases import Phase
@@ -42,12 +43,11 @@ class Sessions:
             era: per request, a number that changes when its file is emptied.
         """
         loads = (rows["phase"] == Phase.LOAD).astype(np.int64)
-        keys = (era, flags, loads, rows["step"], rows["file"], process)
-        order = np.lexsort(keys)  # equal keys stay in order
-        begins = np.zeros(len(rows), np.bool_)
-        begins[:1] = True
-        for key in keys:
-            begins[1:] |= key[order][1:] != key[order][:-1]
+        keys = numbered(process, rows["file"], rows["step"], loads, flags, era)
+        order = grouped(keys)
+        keys = keys[order]
+        begins = np.ones(len(rows), np.bool_)
+        begins[1:] = keys[1:] != keys[:-1]
         of_row = np.empty(len(rows), np.int64)
         of_row[order] = np.cumsum(begins) - 1
         ends = np.append(begins[1:], True)[: len(rows)]

@@ -99,7 +99,7 @@ def _cut(plan: Plan, size_bytes: int, applied: Applied, option: str) -> Plan:
     chosen = np.flatnonzero(plan.is_data() & (requests["length"] > 0))
     if not len(chosen):
         return plan.derive(applied, requests)
-    members = requests[chosen]
+    members = requests.take(chosen)
     low, high = members["offset"], members["offset"] + members["length"]
     starts = np.cumsum(members["length"]) - members["length"]
     first, count = low // size_bytes + 1, _cuts(low, high, size_bytes)
@@ -121,7 +121,7 @@ def _cut(plan: Plan, size_bytes: int, applied: Applied, option: str) -> Plan:
     rows, pieces = recut(requests, line, bounds, chosen[parent], offset)
     rows["think_ns"][np.concatenate([[False], parent[1:] == parent[:-1]])] = 0
     others = all_but(len(requests), chosen)
-    merged = merge((rows, chosen[parent], 0), (requests[others], others, 0))
+    merged = merge((rows, chosen[parent], 0), (requests.take(others), others, 0))
     return plan.derive(applied, merged, pieces)
 
 
