@@ -17,6 +17,8 @@ WRAPPERS = (
     ("deepspeed.io.py_file_writer", "PyFileWriter", "_fp"),
 )
 
+_DELETED = " (deleted)"  # what the kernel appends to a file without a name, O_TMPFILE's too
+
 
 class Target(NamedTuple):
     """A file and a position in it.
@@ -66,7 +68,10 @@ def path_of_file(file: Any) -> str:
         name = os.fsdecode(name)
     if isinstance(name, str) and os.path.isabs(name):
         return name
-    return os.readlink(f"/proc/self/fd/{file.fileno()}")
+    link = os.readlink(f"/proc/self/fd/{file.fileno()}")
+    if link.endswith(_DELETED) and not os.access(link, os.F_OK):
+        return link[: -len(_DELETED)]
+    return link
 
 
 def absolute(path: str | bytes) -> str:

@@ -15,12 +15,13 @@ import pytest
 from iotrace.capture import session
 from iotrace.capture.collector import collect
 from iotrace.traces.check import check_trace
+from iotrace.traces.verdict.verdict import examine
 
 from .engine_job import EngineJob, Row, run_engine_job
 from .hooked_job import run_job
 from .preload_job import capture, compile_program
 
-CASES = ("by_path", "by_file", "by_memory", "load", "load_mapped", "safe", "direct")
+CASES = ("by_path", "by_file", "by_memory", "by_link", "load", "load_mapped", "safe", "direct")
 PROBE_BYTES = 4096
 LAYERS = 16
 
@@ -60,6 +61,25 @@ def test_the_way_a_save_is_called_changes_its_requests(cases: EngineJob) -> None
         size = (cases.folder / case / "ckpt.pt").stat().st_size
         assert sum(row["result"] for row in requests(cases, case, "write")) == size
     assert counts["by_memory"] == 1 < counts["by_path"] <= counts["by_file"]
+
+
+def test_a_save_to_a_file_without_a_name_holds_its_sync_and_its_link(cases: EngineJob) -> None:
+    """Its tensors lie in that file, which `why` calls renamed into place, and synced."""
+    rows = cases.trace.where(cases.trace.valid("file"))
+    folder, files = f"{cases.folder}/by_link/", rows.ints("file")
+    linked = [place for place, to in enumerate(rows.strings("target")) if to == f"{folder}ckpt.pt"]
+    (link,) = linked
+    own = rows.where(files == files[link])
+    steps = {
+        name: set(own.where(own.row_mask(op=op)).ints("step").tolist())
+        for name, op in (("save", ("save", "write")), ("after", ("sync", "link")))
+    }
+    assert own.row_mask(layer="tensor", op="save").sum() == 2 * LAYERS
+    assert steps["after"] == steps["save"] != {-1}
+    (save,) = (f for f in examine(own).findings if f.durability)
+    assert save.durability is not None
+    assert (save.durability.renamed, save.durability.in_place) == (1, 0)
+    assert save.durability.synced == 1
 
 
 def test_a_load_probes_before_it_reads(cases: EngineJob) -> None:

@@ -22,7 +22,7 @@ class Durability:
         files: written by it.
         synced: of these, synced after their last write (or opened with O_SYNC or O_DSYNC).
         early: synced, but written to afterwards: names, the first few.
-        in_place: written under the name they keep; the others are renamed into place.
+        in_place: written under the name they keep; the others are renamed, or linked, into place.
         truncated: of these, opened with O_TRUNC.
         renamed: written under another name first.
         folder_syncs: syncs of folders after the last rename.
@@ -53,6 +53,8 @@ def durability(episode: Episode) -> Durability:
     written = np.unique(requests.file[writes]).tolist()
     everything_ns = _last(requests, requests.is_op("sync") & ~np.isin(requests.flags, _OF_ONE_FILE))
     renames = requests.is_op("rename") & (requests.result >= 0)
+    links = requests.is_op("link") & (requests.result >= 0)
+    linked = set(requests.file[links].tolist())
     sources = {requests.paths[code] for code in requests.path[renames].tolist() if code >= 0}
     folders = [source.rstrip("/") + "/" for source in sources]
     synced, unsynced_bytes, truncated, renamed = 0, 0, 0, 0
@@ -70,7 +72,8 @@ def durability(episode: Episode) -> Durability:
         else:
             unsynced_bytes += int(own.moved[own.is_op("write")].sum())
             early += [path] if sync_ns >= 0 else []
-        if path in sources or any(path.startswith(folder) for folder in folders):
+        moved = path in sources or any(path.startswith(folder) for folder in folders)
+        if moved or (file in linked and own.path_of(0) != path):
             renamed += 1
         elif (opened & os.O_TRUNC).any():
             truncated += 1
@@ -81,7 +84,7 @@ def durability(episode: Episode) -> Durability:
         in_place=len(written) - renamed,
         truncated=truncated,
         renamed=renamed,
-        folder_syncs=_folder_syncs(requests, _last(requests, renames)),
+        folder_syncs=_folder_syncs(requests, _last(requests, renames | links)),
         late_bytes=_late_bytes(episode),
         unsynced_bytes=unsynced_bytes,
     )

@@ -30,6 +30,17 @@ def by_file(folder):
         torch.save(small_and_large(), file)
 
 
+def by_link(folder):
+    """Hand torch.save a file without a name, make it last, and name it."""
+    fd = os.open(folder, os.O_RDWR | os.O_TMPFILE)
+    with open(fd, "w+b") as file:
+        torch.save(small_and_large(), file)
+        file.flush()
+        os.fsync(fd)
+        at = {"src_dir_fd": fd, "follow_symlinks": True}  # without the first no link is followed
+        os.link(f"/proc/self/fd/{fd}", folder / "ckpt.pt", **at)
+
+
 def by_memory(folder):
     """Hand torch.save a buffer in memory and write it whole."""
     buffer = io.BytesIO()
