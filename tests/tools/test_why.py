@@ -11,6 +11,8 @@ import pytest
 from iotrace.replay.probe import Capability, ProbePoint, probe
 from iotrace.replay.probe_cache import load_probe, save_probe
 from iotrace.tools.render import format_seconds
+from iotrace.tools.verdict.headline import request_shape
+from iotrace.traces.verdict.shape import Shape
 
 from .command import assert_fits, assert_one_line_error, iotrace
 from .conftest import Make, checkpoint_rows
@@ -59,6 +61,19 @@ def test_a_kept_probe_is_used_and_stands_beside_the_requests(
     shown = iotrace("why", small_trace, "--root", tmp_path).stdout
     assert "1 MiB: " in head(shown)["here"]
     assert "this storage" in shown
+
+
+def test_count_times_size_is_the_bytes_and_ranks_are_said_to_be_together() -> None:
+    """13 requests of 10 MiB and 10 of 4 KiB are not 23 of 10 MiB; one rank is not eight."""
+    alone = Shape("write", 23, 130 * MIB + 40960, 1, 10 * MIB, 3180, 0, 0, 0, 0.5, 1.0, 1, 0.4, 0,
+                  23, 0, 0.5)  # fmt: skip
+    assert request_shape(alone) == (
+        "23 of 5.65 MiB mean (10 MiB median), one at a time, 3.18 ms each = 260 MiB/s"
+    )
+    several = replace(alone, bytes=230 * MIB, processes=8, depth=2.0)
+    assert request_shape(several) == (
+        "23 of 10 MiB, 2.0 at a time in each of 8 processes, 3.18 ms each = 460 MiB/s together"
+    )
 
 
 MIB, GIB = 1 << 20, 1 << 30

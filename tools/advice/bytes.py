@@ -51,8 +51,8 @@ def mapped(trace: str, finding: Finding) -> Iterator[Advice]:
     because = "the tensors come through a mapping; its reads were not seen"
     if faults is not None:
         because = (
-            f"{format_count(faults.count)} page faults of {format_bytes(faults.typical_bytes)}, "
-            f"{format_seconds(faults.p50_us / 1e6)} each"
+            f"{format_count(faults.count)} page faults, the median one of "
+            f"{format_bytes(faults.typical_bytes)} in {format_seconds(faults.p50_us / 1e6)}"
         )
     gain = faults.busy_seconds / 2 if faults is not None else 0.0
     change = knob("do not map", finding)

@@ -84,8 +84,9 @@ def many_small(trace: str, finding: Finding) -> Iterator[Advice]:
     if share_of(rank.io_seconds, finding) < _IO_MATTERS:
         return
     because = (
-        f"{format_count(data.count)} {data.op}s of {format_bytes(data.typical_bytes)} are "
-        f"adjacent: {format_count(data.joined_count)} would do"
+        f"{format_count(data.count)} {data.op}s, half of them up to "
+        f"{format_bytes(data.typical_bytes)}, are adjacent: {format_count(data.joined_count)} "
+        "would do"
     )
     gain = rank.io_seconds * (1 - data.joined_count / data.count)
     if data.is_round_trips:  # a joined request is then one round trip too, not a longer copy
@@ -128,11 +129,16 @@ def depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator[
     }[kind]
     yield Advice(
         change,
-        f"{data.op}s go one at a time at {_rate(data.rate)}; this storage gives "
+        f"{data.op}s go one at a time at {_rate(data.rate)}{_of_all(data)}; this storage gives "
         f"{_rate(better.durable_rate)} {now.format(_rate(base.durable_rate))}",
         replay_command(trace, finding, f"{option} --repeat 5"),
         rank.io_seconds * (1 - data.rate / better.durable_rate),
     )
+
+
+def _of_all(data: Shape) -> str:
+    """Return who gets a rate, if that is not one process."""
+    return f" in {plural(data.processes, 'process')} together" if data.processes > 1 else ""
 
 
 def _gains(data: Shape, storage: Capability) -> Iterator[tuple[str, ProbePoint, ProbePoint]]:

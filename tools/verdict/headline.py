@@ -32,6 +32,7 @@ _CAUSE = 0.4  # the part of the time from which on something is its cause
 _LATE = 0.1  # how much later than the others a rank is named the slowest
 _LARGE_BYTES = 1 << 20  # the largest that is probed
 _SURE = 0.05  # a scatter that need not be told
+_SAME = 0.02  # a median size this near to the mean need not be told
 _CACHE_FACTOR = 1.5  # faster than storage by this: the page cache
 
 
@@ -54,7 +55,7 @@ def headline(
         yield worst.episode.name, _time(worst, findings)
         if worst.data is not None:
             cached = _cached(loads, verdict, storage) if findings is loads else ""
-            yield f"{worst.data.op}s", _requests(worst.data) + cached
+            yield f"{worst.data.op}s", request_shape(worst.data) + cached
             cause = round_trips(worst)
             if cause is not None:
                 yield "cause", cause
@@ -190,15 +191,21 @@ def _outside(rank: RankSplit) -> Iterator[tuple[float, str]]:
     yield rank.waiting_seconds, "not running" if sure else "not running at least"
 
 
-def _requests(shape: Shape) -> str:
-    """Return `2,003 of 4.06 KiB, one at a time, 3.18 µs each = 1.01 GiB/s`."""
+def request_shape(shape: Shape) -> str:
+    """Return `2,003 of 4.06 KiB, one at a time, 3.18 µs each = 1.01 GiB/s`.
+
+    The first two multiply to the bytes; where the median is another size, it follows.
+    """
     mean_bytes = shape.bytes / max(shape.count, 1)
-    size = format_bytes(mean_bytes if shape.is_mixed else shape.typical_bytes)
-    if shape.is_mixed:
-        size += f" (half <= {format_bytes(shape.typical_bytes)})"
+    size = format_bytes(mean_bytes)
+    if abs(mean_bytes - shape.typical_bytes) > _SAME * mean_bytes:
+        size += f" mean ({format_bytes(shape.typical_bytes)} median)"
     depth = "one at a time" if shape.depth < 1.05 else f"{shape.depth:.1f} at a time"
     each = format_seconds(shape.mean_us / 1e6)
     rate = f" = {format_rate(shape.bytes, shape.busy_seconds)}" if shape.rate else ""
+    if shape.processes > 1:
+        depth += f" in each of {plural(shape.processes, 'process')}"
+        rate += " together" if rate else ""
     return f"{format_count(shape.count)} of {size}, {depth}, {each} each{rate}"
 
 

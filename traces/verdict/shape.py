@@ -26,6 +26,7 @@ class Shape:
         op: `write`, `read`, `fault` or `sync`.
         count: how many.
         bytes: moved by them.
+        processes: how many issued them.
         typical_bytes: size of the median request.
         mean_us, p50_us, p99_us, max_us: latency of one.
         busy_seconds: at least one in flight, over all ranks.
@@ -42,6 +43,7 @@ class Shape:
     op: str
     count: int
     bytes: int
+    processes: int
     typical_bytes: int
     mean_us: float
     p50_us: float
@@ -69,7 +71,7 @@ class Shape:
 
     @property
     def rate(self) -> float | None:
-        """Bytes per second while at least one is in flight; `None` without such a time."""
+        """Bytes per second of all processes while at least one request is in flight, or `None`."""
         return self.bytes / self.busy_seconds if self.busy_seconds else None
 
 
@@ -88,6 +90,7 @@ def shape_of(requests: Requests, op: str) -> Shape | None:
         op=op,
         count=len(rows),
         bytes=int(rows.moved.sum()),
+        processes=len(depths),
         typical_bytes=int(np.median(sizes)),
         mean_us=float(elapsed_us.mean()),
         p50_us=p50,
