@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -34,7 +36,7 @@ from iotrace.capture.mapped import mapped_bytes
 from iotrace.capture.mounts import find_mounts
 from iotrace.capture.notes import Notes, read_notes
 from iotrace.capture.processes import describe_process, has_ended, rank_of
-from iotrace.capture.rawlog import SUFFIX, RawLog, read_raw_log
+from iotrace.capture.rawlog import LOG_LIMIT, SUFFIX, RawLog, read_raw_log
 from iotrace.capture.roster import Roster, read_roster, unlogged
 from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
 from iotrace.capture.shared_positions import put_in_order, racing_writes, uncertain_offsets
@@ -45,6 +47,7 @@ from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.metadata import Completeness, Host, Metadata
 from iotrace.traces.trace import Column, Ints, Shapes, Strings, Trace
 from iotrace.traces.version import tool_version
+from iotrace.traces.words import plural
 
 # A process that does nothing else is no part of the job's I/O: `ls`, `test -e`.
 LOOK_UPS = ("stat", "getxattr")
@@ -205,6 +208,7 @@ def describe_completeness(
         notes=(
             *unreadable,
             *(f"{log.path.name} is cut: its last records are lost" for log in found if log.is_cut),
+            *stopped_logs(found),
             *unfinished_processes(logs),
             *running_unlogged(roster),
             *unlogged(roster),
@@ -219,6 +223,14 @@ def describe_completeness(
         ),
         extra={"processes_left_out": len(found) - len(logs)},
     )
+
+
+def stopped_logs(logs: Sequence[RawLog]) -> Iterator[str]:
+    """Yield why logs stopped growing, once for each reason."""
+    reasons = Counter(log.header.stopped_by for log in logs if log.header.stopped_by)
+    for reason, count in reasons.items():
+        why = "--log-limit" if reason == LOG_LIMIT else os.strerror(-reason)
+        yield f"{plural(count, 'raw log')} stopped growing ({why})"
 
 
 def unfinished_processes(logs: Sequence[RawLog]) -> Iterator[str]:

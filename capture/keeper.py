@@ -1,11 +1,12 @@
 """What processes of the job may not do themselves, done for them with the launcher's rights.
 
-A process that became another user, or has another root folder, reaches neither the raw logs nor,
-at times, its own files of /proc. It asks through a socket that has no file, so that no root folder
-hides it. The kernel says which process asks; a secret in the job's environment, which other users
-cannot read, shows that it is one of the job. What a process gets is bound to its own pid: a log
-that no other user may open, an entry about itself, its own files of /proc. It cannot read what
-others recorded, and can forge only what is about itself, as any captured process can.
+A process that became another user, or has another root folder, reaches neither the raw logs nor, at
+times, its own files of /proc; one under a limit of file sizes (`ulimit -f`) cannot grow its log,
+while storing into what is there has no limit. It asks through a socket that has no file, so that no
+root folder hides it. The kernel says which process asks; a secret in the job's environment, which
+other users cannot read, shows that it is one of the job. What a process gets is bound to its own
+pid: a log that no other user may open, an entry about itself, its own files of /proc. It cannot
+read what others recorded, and can forge only what is about itself, as any captured process can.
 
 The other side is `csrc/keeper.c`.
 """
@@ -32,13 +33,15 @@ import numpy as np
 from iotrace.capture.rawlog import SUFFIX
 from iotrace.capture.roster import BEGIN, ENTRY, UNLOGGED, cut_mark, roster_path
 
-NEW_LOG, LOG, KEEP_ENTRY, PROC_FILE, PROC_LINK = 1, 2, 3, 4, 5
+NEW_LOG, LOG, KEEP_ENTRY, PROC_FILE, PROC_LINK, GROW = 1, 2, 3, 4, 5, 6
 
 SECRET_CHARACTERS = 32
 QUESTION = struct.Struct(f"={SECRET_CHARACTERS}sI")
 QUESTION_BYTES_MAX = QUESTION.size + 256
 CREDENTIALS = struct.Struct("=iII")  # pid, user, group
 OUTCOME = struct.Struct("=i")
+PART = struct.Struct("=qq")  # offset, bytes
+PART_BYTES_MAX = 1 << 20
 TEXT_BYTES_MAX = 32 << 10
 WAITING_MAX = 256
 
@@ -77,6 +80,9 @@ class Keeper:
             raise OSError(EACCES, "not of the job")
         if request in (NEW_LOG, LOG):
             return b"", self.open_log(pid, os.fsdecode(body), request == NEW_LOG)
+        if request == GROW:
+            self.grow_log(pid, body)
+            return b"", None
         if request == KEEP_ENTRY:
             self.keep_entry(pid, body)
             return b"", None
@@ -94,6 +100,19 @@ class Keeper:
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         flags |= os.O_CREAT | os.O_EXCL if is_new else 0
         return os.open(name, flags, 0o600, dir_fd=self.folder)
+
+    def grow_log(self, pid: int, body: bytes) -> None:
+        """Allocate a part of a log of a process whose own files may not grow so far."""
+        if len(body) < PART.size:
+            raise OSError(EINVAL, "too short")
+        offset, part_bytes = PART.unpack_from(body)
+        if part_bytes > PART_BYTES_MAX:
+            raise OSError(EINVAL, "too much at once")
+        log = self.open_log(pid, os.fsdecode(body[PART.size :]), is_new=False)
+        try:
+            os.posix_fallocate(log, offset, part_bytes)
+        finally:
+            os.close(log)
 
     def keep_entry(self, pid: int, body: bytes) -> None:
         """Append an entry about a process to the list."""

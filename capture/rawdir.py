@@ -74,6 +74,8 @@ def try_folder(folder: Path) -> str | None:
         cause = getattr(error, "strerror", None) or error
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             return f"has no room for them ({cause})"
+        if getattr(error, "errno", None) == errno.EFBIG:
+            return f"cannot hold files of {FIRST_LOG_BYTES >> 10} KiB ({cause}); raise `ulimit -f`"
         return f"cannot hold shared mappings ({cause})"
     return None
 

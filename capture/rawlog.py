@@ -19,7 +19,8 @@ from iotrace.traces.errors import CaptureError
 from iotrace.traces.location import RAW_LOGS_SUFFIX
 
 MAGIC = 0x31474F4C52544F49
-VERSION = 2
+VERSION = 3
+LOG_LIMIT = 1
 SUFFIX = RAW_LOGS_SUFFIX
 
 RECORD = np.dtype(
@@ -59,8 +60,6 @@ LOG_HEADER = np.dtype(
             (name, "<u8")
             for name in (
                 "dropped_records",
-                "dropped_bytes_read",
-                "dropped_bytes_written",
                 "unknown_descriptors",
                 "cut_texts",
                 "ignored_opens",
@@ -80,6 +79,8 @@ LOG_HEADER = np.dtype(
         *((name, "<u4") for name in ("path_at", "path_bytes")),
         *((name, "<u8") for name in ("unmatched_completions", "unknown_submissions")),
         ("own_bytes_written", "<u8"),
+        ("stopped_by", "<i4"),
+        ("reserved", "<u4"),
     ]
 )
 
@@ -89,8 +90,6 @@ class Outside:
     """What a log does not hold, counted by the preload library (counts and bytes)."""
 
     dropped_records: int
-    dropped_bytes_read: int
-    dropped_bytes_written: int
     unknown_descriptors: int
     cut_texts: int
     ignored_opens: int
@@ -106,7 +105,11 @@ class Outside:
 
 @dataclass(frozen=True)
 class LogHeader:
-    """Who wrote the log, when, and the names its numbers stand for."""
+    """Who wrote the log, when, and the names its numbers stand for.
+
+    Attributes:
+        stopped_by: why the log stopped growing: -errno, or LOG_LIMIT; 0: it did not.
+    """
 
     pid: int
     parent_pid: int
@@ -122,6 +125,7 @@ class LogHeader:
     api_names: tuple[str, ...]
     offset_source_names: tuple[str, ...]
     outside: Outside
+    stopped_by: int
 
 
 @dataclass(frozen=True)
@@ -309,6 +313,7 @@ def describe(data: mmap.mmap, header: Any) -> LogHeader:
         api_names=names("api_names"),
         offset_source_names=names("offset_source_names"),
         outside=Outside(**{field.name: int(header[field.name]) for field in fields(Outside)}),
+        stopped_by=int(header["stopped_by"]),
     )
 
 

@@ -182,7 +182,7 @@ class Completeness:
 
     def _lost_records(self) -> Iterable[str]:
         counts = (
-            (self.dropped_records, "record", "dropped (no room in the raw log)"),
+            (self.dropped_records, "record", "dropped (no raw log, or no room in it)"),
             (self.unknown_descriptors, "request", "on descriptors that could not be resolved"),
             (self.unmatched_completions, "asynchronous request", "without its completion"),
             (self.cut_texts, "name", "of a file or a tensor cut short"),

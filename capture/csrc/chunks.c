@@ -73,15 +73,18 @@ static struct chunk_header *grow(struct log_header *header, uint32_t tid)
 {
 	struct chunk_header *chunk;
 	uint32_t index;
+	int error;
 
 	if (atomic_load_explicit(&chunks.full, memory_order_relaxed))
 		return NULL;
 	index = __atomic_fetch_add(&header->chunks, 1, __ATOMIC_RELAXED);
-	if (index >= chunks.limit || back_chunk(header, index)) {
+	error = index < chunks.limit ? back_chunk(header, index) : LOG_LIMIT;
+	if (error) {
 		uint32_t handed_out = index + 1;
 
 		/* Once full, stay full: trying again at each request would slow the job. */
 		atomic_store(&chunks.full, 1);
+		header->stopped_by = error;
 		__atomic_compare_exchange_n(&header->chunks, &handed_out, index, false,
 					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 		return NULL;

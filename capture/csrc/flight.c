@@ -82,7 +82,7 @@ void flight_begin(const void *block, enum record_api api, enum record_op op, int
 	if (record.file)
 		flight.record = log_append(&record, NULL, 0);
 	else
-		log_drop(&record);
+		log_drop();
 	if (op == OP_WRITE && write_appends(file->flags & O_APPEND, record.flags))
 		flight.file = file;
 	flight.generation = log_generation();

@@ -133,6 +133,21 @@ int keeper_log(enum keeper_request request, const char *name)
 	return result < 0 ? (int)result : fd;
 }
 
+int keeper_grow(const char *name, int64_t offset, int64_t bytes)
+{
+	char body[KEEPER_BODY_MAX];
+	const int64_t part[] = {offset, bytes};
+	size_t name_bytes = strlen(name);
+	long result = -ENAMETOOLONG;
+
+	if (sizeof(part) + name_bytes <= sizeof(body)) {
+		memcpy(body, part, sizeof(part));
+		memcpy(body + sizeof(part), name, name_bytes);
+		result = ask(KEEPER_GROW, body, sizeof(part) + name_bytes, NULL, 0, NULL);
+	}
+	return result < 0 ? (int)result : 0;
+}
+
 long keeper_text(enum keeper_request request, const char *path, char *buffer, size_t bytes)
 {
 	return ask(request, path, strlen(path), buffer, bytes, NULL);

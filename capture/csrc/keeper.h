@@ -17,6 +17,7 @@ enum keeper_request {
 	KEEPER_ENTRY,       /* body: a struct roster_entry */
 	KEEPER_PROC_FILE,   /* body: path; gives the text */
 	KEEPER_PROC_LINK,
+	KEEPER_GROW, /* body: offset and bytes of a part to allocate, name of the log */
 };
 
 #define KEEPER_NAME_BYTES 64
@@ -31,6 +32,9 @@ bool keeper_may_help(long error);
 
 /* Descriptor of a log, which is opened with the launcher's rights; or -errno. */
 int keeper_log(enum keeper_request request, const char *name);
+
+/* Allocate a part of a log under the launcher's limits and not this process's; 0 or -errno. */
+int keeper_grow(const char *name, int64_t offset, int64_t bytes);
 
 /* Bytes of the answer, or -errno. */
 long keeper_text(enum keeper_request request, const char *path, char *buffer, size_t bytes);

@@ -158,13 +158,9 @@ static struct record *reserve(struct log_header *header, uint32_t slots)
 	return slot;
 }
 
-void log_drop(const struct record *record)
+void log_drop(void)
 {
 	LOG_COUNT(dropped_records, 1);
-	if (record->result > 0 && record->op == OP_READ)
-		LOG_COUNT(dropped_bytes_read, (uint64_t)record->result);
-	if (record->result > 0 && record->op == OP_WRITE)
-		LOG_COUNT(dropped_bytes_written, (uint64_t)record->result);
 }
 
 const struct record *log_append(const struct record *record, const char *text, size_t text_bytes)
@@ -180,7 +176,7 @@ const struct record *log_append(const struct record *record, const char *text, s
 		slot = reserve(header,
 			       1 + (uint32_t)((text_bytes + LOG_SLOT_BYTES - 1) / LOG_SLOT_BYTES));
 	if (!slot) {
-		log_drop(record);
+		log_drop();
 		return NULL;
 	}
 	slot_store(slot, record, text, text_bytes);

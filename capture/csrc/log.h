@@ -48,8 +48,8 @@ void log_finish(const struct record *at, uint32_t generation, int64_t result, ui
 /* log_generation(), also right at once in a child that was forked without libc. */
 uint32_t log_settled_generation(void);
 
-/* Count a record that cannot be appended, and its bytes. */
-void log_drop(const struct record *record);
+/* Count a record that cannot be appended. */
+void log_drop(void);
 
 /* True when this process has written a log. */
 bool log_exists(void);

@@ -8,8 +8,13 @@
 #include "keeper.h"
 #include "log.h"
 
+static const char *name_of(const char *path)
+{
+	return strrchr(path, '/') + 1;
+}
+
 /* Give the file these bytes for good, so that a store can never meet a full disk. */
-static int allocate(int fd, off_t offset, size_t bytes)
+static int allocate(int fd, const char *path, off_t offset, size_t bytes)
 {
 	static const char zeros[4096];
 	struct rlimit limit;
@@ -17,7 +22,8 @@ static int allocate(int fd, off_t offset, size_t bytes)
 
 	if (RAW(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit) == 0 &&
 	    limit.rlim_cur != RLIM_INFINITY && (uint64_t)offset + bytes > limit.rlim_cur)
-		return -EFBIG; /* going on would raise SIGXFSZ in the job */
+		/* Going on would raise SIGXFSZ in the job. */
+		return keeper_grow(name_of(path), offset, (int64_t)bytes) ? -EFBIG : 0;
 	do
 		result = RAW(SYS_fallocate, fd, 0, offset, bytes);
 	while (result == -EINTR);
@@ -66,7 +72,7 @@ static int open_log(const char *path, int flags, enum keeper_request otherwise)
 {
 	int fd = raw_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
 
-	return keeper_may_help(fd) ? keeper_log(otherwise, strrchr(path, '/') + 1) : fd;
+	return keeper_may_help(fd) ? keeper_log(otherwise, name_of(path)) : fd;
 }
 
 int logfile_create(const char *path, struct log_header **header)
@@ -76,7 +82,7 @@ int logfile_create(const char *path, struct log_header **header)
 
 	if (fd < 0)
 		return fd;
-	error = allocate(fd, 0, LOG_HEADER_BYTES);
+	error = allocate(fd, path, 0, LOG_HEADER_BYTES);
 	if (!error) {
 		*header = raw_map(LOG_HEADER_BYTES, MAP_SHARED, fd, 0);
 		if (!*header)
@@ -95,7 +101,7 @@ int logfile_grow(const char *path, off_t offset, size_t bytes)
 
 	if (fd < 0)
 		return fd;
-	error = allocate(fd, offset, bytes);
+	error = allocate(fd, path, offset, bytes);
 	if (!error)
 		return fd;
 	raw_close(fd);

@@ -79,7 +79,7 @@ static struct open_file *recorded(struct opening opening, uint64_t end_ns,
 	if (record.file)
 		log_append(&record, NULL, 0);
 	else
-		log_drop(&record);
+		log_drop();
 	return file;
 }
 

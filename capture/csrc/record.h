@@ -25,11 +25,12 @@
 #include <stdint.h>
 
 #define LOG_MAGIC 0x31474f4c52544f49ull /* "IOTRLOG1" */
-#define LOG_VERSION 2
+#define LOG_VERSION 3
 #define LOG_HEADER_BYTES 65536 /* a multiple of every page size in use */
 #define LOG_CHUNK_BYTES 65536 /* readers take it from the header */
 #define LOG_SLOT_BYTES 64
 #define LOG_CHUNK_SLOTS (LOG_CHUNK_BYTES / LOG_SLOT_BYTES)
+#define LOG_LIMIT 1 /* stopped_by: it is as large as it may be */
 #define LOG_TEXT_MAX 32768 /* bytes of text one record may carry; longer is cut and counted */
 
 /* One line adds an op. The name is what the trace's `op` column says. */
@@ -149,7 +150,6 @@ struct log_header {
 	uint32_t files;           /* atomic: open numbers handed out */
 	/* What the log does not hold; all atomic. */
 	uint64_t dropped_records;    /* no room, or disabled after a failure */
-	uint64_t dropped_bytes_read, dropped_bytes_written;
 	uint64_t unknown_descriptors; /* requests on an fd that could not be resolved */
 	uint64_t cut_texts;
 	uint64_t ignored_opens;       /* opens left out by scope */
@@ -170,6 +170,8 @@ struct log_header {
 	uint64_t unmatched_completions; /* no request is known that they could end */
 	uint64_t unknown_submissions;   /* requests that were seen but not understood */
 	uint64_t own_bytes_written;     /* to make room in logs, where the file system cannot */
+	int32_t stopped_by; /* why the log stopped growing: -errno or LOG_LIMIT; 0: it did not */
+	uint32_t reserved;
 };
 
 _Static_assert(sizeof(struct record) == LOG_SLOT_BYTES, "a record is one slot");

@@ -113,7 +113,7 @@ void request_moved(struct open_file *file, int fd, struct record *record)
 	if (likely(record->file))
 		log_append(record, NULL, 0);
 	else
-		log_drop(record);
+		log_drop();
 }
 
 static struct record moved(struct request request, enum record_op op, const void *buffer,
@@ -203,6 +203,6 @@ int request_done(struct request request, struct record record, int result)
 	if (record.file)
 		log_append(&record, NULL, 0);
 	else
-		log_drop(&record);
+		log_drop();
 	return result;
 }

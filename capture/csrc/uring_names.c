@@ -83,7 +83,7 @@ static __attribute__((noinline)) void decode_open(struct ring *ring, const struc
 		if (file.number)
 			pending->record = log_append(&record, path.text, path.bytes);
 		else
-			log_drop(&record);
+			log_drop();
 	}
 	if (pending->slot && pending->slot != URING_SLOT_ALLOCATED)
 		uring_slot_put(ring, pending->slot - 1, file);

@@ -36,7 +36,7 @@ static const struct record *append(struct uring_file file, struct record *record
 	record->file = file.number;
 	if (file.number)
 		return log_append(record, NULL, 0);
-	log_drop(record);
+	log_drop();
 	return NULL;
 }
 

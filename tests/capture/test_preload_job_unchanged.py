@@ -37,7 +37,8 @@ def assert_nothing_is_unaccounted(captured: Captured) -> None:
     recorded = sum(request.result for request in captured.of("data", "write"))
     assert outside.dropped_records > 0
     assert recorded > 0
-    assert recorded + outside.dropped_bytes_written == WRITES * 10
+    others = recorded // 10 + outside.dropped_records - WRITES  # of the interpreter's end
+    assert 0 <= others < 20
 
 
 def test_results_errno_and_output_are_the_same(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iotrace.capture.rawlog import CHUNK_HEADER, LOG_HEADER, RECORD, read_raw_log
+from iotrace.capture.rawlog import CHUNK_HEADER, LOG_HEADER, RECORD, VERSION, read_raw_log
 from iotrace.traces.errors import CaptureError
 
 from .raw_log_writer import CHUNK_BYTES, HEADER_BYTES, RawLogWriter
@@ -213,6 +213,6 @@ def test_a_header_cut_short_is_refused(small: RawLogWriter, size: int, tmp_path:
 
 def test_a_newer_raw_log_is_refused(small: RawLogWriter, tmp_path: Path) -> None:
     """Reading a new layout with the old offsets would give plausible nonsense."""
-    small.counters["version"] = 3
-    with pytest.raises(CaptureError, match="raw log version 3"):
+    small.counters["version"] = VERSION + 1
+    with pytest.raises(CaptureError, match=f"raw log version {VERSION + 1}"):
         read_raw_log(small.write(tmp_path))

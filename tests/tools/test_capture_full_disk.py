@@ -18,7 +18,7 @@ from iotrace.traces.summary import summarize
 from .command import assert_one_line_error, iotrace
 
 Disk = Callable[[str], Path]
-FULL = os.strerror(errno.ENOSPC)
+FULL, TOO_LARGE = os.strerror(errno.ENOSPC), os.strerror(errno.EFBIG)
 FILLER = """
 import os, sys
 fd, total = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 0
@@ -101,14 +101,43 @@ def test_a_process_that_finds_no_room_for_a_log_is_told_though_it_was_killed(
     assert problem.startswith(f"1 process could make no raw log ({FULL})")
 
 
-def test_a_job_whose_only_process_could_make_no_log_is_not_complete(tmp_path: Path) -> None:
-    """`ulimit -f`, and then a signal: nothing is there but the list of processes."""
+def test_a_limit_of_the_job_for_its_files_is_none_for_its_log(tmp_path: Path) -> None:
+    """A log of some 1 MiB, and the job is ended by no SIGXFSZ."""
+    trace = tmp_path / "t.parquet"
+    code = "import os; f = os.open('out', 66); [os.pwrite(f, b'123', 0) for _ in range(15000)]"
+    job = ("bash", "-c", f'ulimit -f 10; exec "{sys.executable}" -c "{code}"')
+    done = iotrace("capture", "-o", trace, "--", *job, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert summarize(read_trace(trace)).bytes_written == 45000
+    assert completeness(trace).problems() == []
+
+
+def test_a_limit_of_the_capture_itself_is_told(tmp_path: Path) -> None:
+    """`ulimit -f` before it holds for all; the first to hit it are the logs."""
     trace, raw = tmp_path / "t.parquet", tmp_path / "raw"
-    job = ("bash", "-c", f'ulimit -f 60; exec "{sys.executable}" -c "{KILLED}"')
-    options = ("-o", trace, "--raw-dir", raw, "--keep-raw")
+    code = "import os; f = os.open('out', 66); [os.pwrite(f, b'123', 0) for _ in range(15000)]"
+    capture = (sys.executable, "-m", "iotrace.tools", "capture", "-o", trace, "--raw-dir", raw)
+    for limit, status in ((100, 2), (300, 0)):
+        limited = ("bash", "-c", f'ulimit -f {limit}; exec "$@"', "bash", *capture)
+        command = [*limited, "--", sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        if status:
+            assert "raise `ulimit -f`" in done.stderr
+    assert f"1 raw log stopped growing ({TOO_LARGE})" in completeness(trace).problems()
+
+
+def test_a_job_whose_only_process_could_make_no_log_is_not_complete(
+    disk: Disk, tmp_path: Path
+) -> None:
+    """A full disk, and then a signal: nothing is there but the list of processes."""
+    trace, raw = tmp_path / "t.parquet", disk("8M") / "raw"
+    fill = f"head -c 8M /dev/zero > '{raw.parent}/ballast' 2> /dev/null; true"
+    job = ("bash", "-c", f'{fill}; exec "{sys.executable}" -c "{KILLED}"')
+    options = ("-o", trace, "--raw-dir", raw, "--keep-raw", "--exclude", f"{raw.parent}/*")
     done = iotrace("capture", *options, "--", *job, cwd=tmp_path)
     assert done.returncode == 137
-    told = f"1 process could make no raw log ({os.strerror(errno.EFBIG)})"
+    told = f"1 process could make no raw log ({FULL})"
     assert f"no request was recorded; INCOMPLETE: {told}" in done.stderr
     done = iotrace("recover", raw, "-o", tmp_path / "again.parquet")
     assert_one_line_error(done, 2, told, "capture again")
