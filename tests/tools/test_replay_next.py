@@ -70,3 +70,17 @@ def test_a_result_that_is_there_is_not_named_again(small_trace: Path, root: Path
         words = hint(iotrace(*given, cwd=root))
         assert words == [*given, "-o", name]
         (root / name).touch()
+
+
+def test_a_result_is_compared_with_its_recording(small_trace: Path, root: Path) -> None:
+    """What was made faster is the question that it was made for."""
+    given = ("replay", str(small_trace), "--root", str(root), "-o", str(root / "made.parquet"))
+    words = hint(iotrace(*given))
+    assert words == ["compare", str(small_trace), str(root / "made.parquet")]
+    assert iotrace(*words).returncode == 0
+
+
+def test_files_are_not_kept_again(small_trace: Path, root: Path) -> None:
+    """Each run that is tried would leave all its files behind."""
+    given = ("replay", str(small_trace), "--root", str(root), "--direct", "--verify")
+    assert hint(iotrace(*given, "--keep")) == [*given, "--repeat", "5"]

@@ -35,6 +35,9 @@ from iotrace.traces.requests import Requests
 from iotrace.traces.stores import as_uri
 from iotrace.traces.trace import Trace
 
+# What the next run is not to be given: its files are kept already, and it is to touch some.
+_ONCE = ("--keep", "--dry-run", "--executor=null")
+
 
 @with_panels
 def replay(
@@ -111,7 +114,7 @@ def replay(
     if outcome.failed:
         return 1
     if group.size == 1 or result.output is not None:  # how it was launched is not known here
-        say_next(*_next_words(shape, options, result))
+        say_next(*_next_words(trace, shape, options, result))
     return 0
 
 
@@ -150,11 +153,11 @@ def _on_tensor_files(recording: Trace) -> Mask:
     return chosen
 
 
-def _next_words(shape: Shape, options: ReplayOptions, result: OutputPanel) -> list[str]:
+def _next_words(trace: str, shape: Shape, options: ReplayOptions, result: OutputPanel) -> list[str]:
     """Return what is most worth typing after this replay."""
     if result.output is not None:
-        return ["show", as_uri(result.output)]
-    given = [word for word in sys.argv[1:] if word not in ("--dry-run", "--executor=null")]
+        return ["compare", trace, as_uri(result.output)]
+    given = [word for word in sys.argv[1:] if word not in _ONCE]
     for place in range(len(given) - 1, 0, -1):
         if given[place - 1 : place + 1] == ["--executor", "null"]:
             del given[place - 1 : place + 1]
