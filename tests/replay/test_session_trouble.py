@@ -225,7 +225,7 @@ def test_ctrl_c_ends_a_run_at_once_and_removes_its_files(tmp_path: Path) -> None
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"run 0 1\n"
+        assert process.stdout.readline().startswith(b"run 0 ")
         while not list(tmp_path.glob("*/a")):
             time.sleep(0.01)
         begin = time.monotonic()
