@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from iotrace.capture.processes import has_ended
 from iotrace.capture.rawlog import RawLog
-from iotrace.capture.roster import Program, Roster
+from iotrace.capture.roster import Ending, Program, Roster
 from iotrace.traces.metadata import ProcessCompleteness
 
 ByParent = Mapping[int, Sequence[tuple[Program, ...]]]
@@ -41,14 +41,27 @@ class Account(NamedTuple):
         )
 
 
-def account_of(log: RawLog) -> Account | None:
-    """Return the last counters in a log, None if its process never came to its end."""
+def account_of(log: RawLog, program: Program | None) -> Account | None:
+    """Return the last counters of a log's process, None if it never came to its end.
+
+    Args:
+        program: what the list of processes says of it: a log that was full holds no counters.
+    """
     rows = log.rows("counter").tolist()
     last = {log.text(row): log.slots[log.positions[row]] for row in rows}
     read, written = last.get(b"rchar"), last.get(b"wchar")
-    if read is None or written is None:
-        return None
-    return Account(int(written["start_ns"]), int(read["result"]), int(written["result"]))
+    if read is not None and written is not None:
+        return Account(int(written["start_ns"]), int(read["result"]), int(written["result"]))
+    return account_at(program.ending) if program and program.ending else None
+
+
+def account_at(ending: Ending) -> Account:
+    """Return what a program had moved when it ended."""
+    return Account(
+        ending.time_ns,
+        ending.total_read - ending.base_read,
+        ending.total_written - ending.base_written,
+    )
 
 
 def own_accounts(
@@ -63,7 +76,10 @@ def own_accounts(
     """
     if roster.is_mixed:
         return [None] * len(logs)
-    accounts = {log.path: account_of(log) for log in family}
+    programs = {
+        log.path: roster.program_at(log.header.pid, log.header.monotonic_ns) for log in family
+    }
+    accounts = {log.path: account_of(log, programs[log.path]) for log in family}
     listed = {program.pid for process in roster.processes for program in process}
     unlisted = [log for log in family if log.header.pid not in listed]
     by_parent = roster.by_parent()
@@ -71,7 +87,8 @@ def own_accounts(
     for log in logs:
         account = accounts[log.path]
         if account is not None:
-            since_ns = roster.begin_ns(log.header.pid, log.header.monotonic_ns)
+            program = programs[log.path]
+            since_ns = program.start_ns if program else 0
             account = without_listed(account, log.header.pid, since_ns, by_parent)
         if account is not None:
             account = account._replace(harmless_bytes=roster.harmless_bytes(log.header.pid))
@@ -134,11 +151,8 @@ def unseen_without_log(roster: Roster) -> Iterator[str]:
         ending = program.ending
         if ending is None:
             continue
-        account: Account | None = Account(
-            ending.time_ns,
-            ending.total_read - ending.base_read,
-            ending.total_written - ending.base_written,
-            roster.harmless_bytes(program.pid),
+        account: Account | None = account_at(ending)._replace(
+            harmless_bytes=roster.harmless_bytes(program.pid)
         )
         account = without_listed(account, program.pid, program.start_ns, by_parent)
         if account is None:

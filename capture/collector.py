@@ -209,7 +209,7 @@ def describe_completeness(
             *unreadable,
             *(f"{log.path.name} is cut: its last records are lost" for log in found if log.is_cut),
             *stopped_logs(found),
-            *unfinished_processes(logs),
+            *unfinished_processes(logs, roster),
             *running_unlogged(roster),
             *unlogged(roster),
             *roster.unwatched,
@@ -233,13 +233,13 @@ def stopped_logs(logs: Sequence[RawLog]) -> Iterator[str]:
         yield f"{plural(count, 'raw log')} stopped growing ({why})"
 
 
-def unfinished_processes(logs: Sequence[RawLog]) -> Iterator[str]:
-    """Yield which processes did not come to their end: that is when they write the counters."""
+def unfinished_processes(logs: Sequence[RawLog], roster: Roster) -> Iterator[str]:
+    """Yield which processes did not come to their end: that is when they tell the counters."""
     for place, log in enumerate(logs):
         who = f"process {place} (pid {log.header.pid}, {' '.join(log.header.argv)[:80]})"
         if not has_ended(log.header):
             yield f"{who} still runs: what it does from now on is not in the trace"
-        elif account_of(log) is None:
+        elif not account_of(log, roster.program_at(log.header.pid, log.header.monotonic_ns)):
             yield f"{who} was killed: it may have been in the middle of a request"
 
 

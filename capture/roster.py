@@ -129,10 +129,11 @@ class Roster:
             found[process[0].parent_pid].append(process)
         return found
 
-    def begin_ns(self, pid: int, until_ns: int) -> int:
-        """Return when the program began that a pid ran at some time; 0 if it is not known."""
+    def program_at(self, pid: int, time_ns: int) -> Program | None:
+        """Return the program that a pid ran at some time; None if it is not known."""
         programs = (p for process in self.processes for p in process if p.pid == pid)
-        return max((p.start_ns for p in programs if p.start_ns <= until_ns), default=0)
+        begun = (p for p in programs if p.start_ns <= time_ns)
+        return max(begun, key=lambda program: program.start_ns, default=None)
 
     def running(self) -> list[Program]:
         """Return the programs that still run and have left no raw log."""

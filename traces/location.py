@@ -1,6 +1,7 @@
 """Where a trace lies: a file, a folder of files, or a URI such as s3://bucket/trace.parquet."""
 
 import os
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,13 +109,33 @@ def _traces(names: Iterable[str], folder: str | Path) -> list[str]:
     return sorted(chosen)
 
 
+def recover_command(raw_logs: Path, wanted: Path) -> str:
+    """Return the command that makes a trace of raw logs.
+
+    At `wanted`, or under another name or in another folder if that is taken or its disk full.
+    """
+    needed_bytes = sum(path.stat().st_size for path in raw_logs.glob(f"*{RAW_LOGS_SUFFIX}"))
+    names = (wanted.name, f"{wanted.stem}-2{wanted.suffix}")
+    folders = (wanted.parent, Path(), Path(tempfile.gettempdir()))
+    places = (folder / name for folder in folders for name in names)
+    place = next((p for p in places if _is_free(p, needed_bytes)), wanted)
+    return f"iotrace recover {quote(str(raw_logs))} -o {quote(str(place))}"
+
+
+def _is_free(path: Path, needed_bytes: int) -> bool:
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize >= needed_bytes and not os.path.lexists(path)
+
+
 def _missing(location: str | Path) -> TraceFormatError:
     raw_logs = Path(f"{location}{RAW_LOGS_SUFFIX}")
     if isinstance(location, Path) and next(raw_logs.glob(f"*{RAW_LOGS_SUFFIX}"), None):
         return StoreError(
             f"{shown(location)} is not there, the raw logs of its capture are; if that has ended, "
-            f"make it of them with `iotrace recover {quote(str(raw_logs))} "
-            f"-o {quote(str(location))}`"
+            f"make it of them with `{recover_command(raw_logs, location)}`"
         )
     return StoreError(
         f"{shown(location)} does not exist; check the name, or make a trace with `iotrace capture`"

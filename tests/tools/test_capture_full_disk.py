@@ -64,14 +64,33 @@ def test_a_job_that_fills_the_disk_of_its_trace_is_recovered(disk: Disk, tmp_pat
     """The job's status is its own, and the line that is printed works."""
     full = disk("8M")
     trace, raw = full / "t.parquet", full / "t.parquet.raw"
-    done = iotrace("capture", "-o", trace, "--", sys.executable, "-c", FILLER, full / "ckpt")
+    job = (sys.executable, "-c", FILLER, full / "ckpt")
+    done = iotrace("capture", "-o", trace, "--", *job, cwd=tmp_path)
     assert done.returncode == 9
     assert done.stderr.count("\n") == 1
-    assert f"{FULL}; finish with `iotrace recover {raw} -o FILE`" in done.stderr
-    again = tmp_path / "again.parquet"
-    assert iotrace("recover", raw, "-o", again).returncode == 0
+    again = tmp_path / "t.parquet"
+    line = f"iotrace recover {raw} -o t.parquet"
+    assert f"{FULL}; finish with `{line}`" in done.stderr
+    assert_one_line_error(iotrace("check", trace, cwd=tmp_path), 2, f"`{line}`")
+    assert iotrace(*line.split()[1:], cwd=tmp_path).returncode == 0
     assert summarize(read_trace(again)).bytes_written == int(done.stdout)
     assert completeness(again).problems() == []
+
+
+def test_a_job_that_ends_with_a_full_log_was_not_killed(disk: Disk, tmp_path: Path) -> None:
+    """The counters of its end have no room in the log; the list of processes has them too."""
+    full, trace = disk("8M"), tmp_path / "t.parquet"
+    more = FILLER.replace(
+        "sys.exit", "[os.pwrite(fd, bytes(10), 0) for _ in range(3000)]; sys.exit"
+    )
+    job = (sys.executable, "-c", more, full / "ckpt")
+    done = iotrace("capture", "-o", trace, "--raw-dir", full / "raw", "--", *job)
+    assert done.returncode == 9, done.stderr
+    found = completeness(trace)
+    lost, unseen, stopped = found.problems()
+    assert lost.startswith(f"{found.dropped_records:,} records dropped")
+    assert unseen.startswith("process 0 wrote ")
+    assert stopped == f"1 raw log stopped growing ({FULL})"
 
 
 def test_a_job_that_fills_the_disk_of_its_raw_logs_is_in_the_trace(

@@ -18,17 +18,19 @@ from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.scope import JobScopePanel
 from iotrace.tools.render import printable
 from iotrace.traces.errors import CaptureError, OutputExistsError
-from iotrace.traces.stores import StoreError
+from iotrace.traces.location import recover_command
+from iotrace.traces.stores import StoreError, is_remote
 from iotrace.traces.writer import write_trace
 
 
 class TraceNotWrittenError(CaptureError):
     """The job ran and its trace is not there: its own status goes before ours."""
 
-    def __init__(self, job: session.Job, cause: object) -> None:
+    def __init__(self, job: session.Job, output: Path, cause: object) -> None:
         """Say how to make the trace after all, if that is possible."""
         has_logs = session.has_logs(job.raw_dir)
-        remedy = f"finish with `iotrace recover {shlex.quote(str(job.raw_dir))} -o FILE`"
+        wanted = Path(output.name) if is_remote(output) else output
+        remedy = f"finish with `{recover_command(job.raw_dir, wanted)}`"
         super().__init__(
             f"the job has run, but its trace cannot be written: {cause}; "
             + (remedy if has_logs else "no request was recorded, free space and capture again")
@@ -100,7 +102,7 @@ def capture(
         write_trace(captured.trace, output, force=force)
     except (OSError, MemoryError, CaptureError, OutputExistsError, StoreError) as error:
         cause = getattr(error, "strerror", None) or str(error) or "out of memory"
-        failure = TraceNotWrittenError(job, cause)
+        failure = TraceNotWrittenError(job, output, cause)
         if not session.has_logs(job.raw_dir):
             session.remove_raw_dir(job.raw_dir)
         raise failure from error
