@@ -375,3 +375,14 @@ def test_extents_past_the_largest_offset_end_there() -> None:
     )
     slowest = found.findings[0].slowest.requests[0]
     assert (slowest.tensor, slowest.other_tensors) == ("all", 1)
+
+
+def test_a_request_of_no_place_holds_no_tensor() -> None:
+    least = -(2**63)
+    found = verdict_on(
+        span("save", 0, 9),
+        moved("write", 1, 8, offset=least, length=least, file=0),
+        moved("write", 8, 9, offset=0, length=10, file=0),
+        tensor("all", 0, 10),
+    )
+    assert [slow.tensor for slow in found.findings[0].slowest.requests] == [None, "all"]

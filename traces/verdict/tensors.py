@@ -17,6 +17,8 @@ def tensor_at(trace: Trace, path: str, offset: int) -> str | None:
 
 def tensors_within(trace: Trace, path: str, offset: int, length: int) -> tuple[str | None, int]:
     """Return which tensor of `path` has most bytes among some of the file, and how many others."""
+    if min(offset, length) < 0:
+        return None, 0
     tensors, begin, end = _in_file(trace, path)
     stop = min(offset + length, np.iinfo(np.int64).max)
     within = np.minimum(end, stop) - np.maximum(begin, offset)
