@@ -8,7 +8,7 @@ from iotrace.traces.metadata import Metadata
 def changes(before: Metadata, after: Metadata) -> Iterator[str]:
     """Yield what changed, as `torch 2.12.0 -> 2.13.0`, the likeliest causes first.
 
-    What only one of the two tells is no change.
+    What only one of the two tells is no change, nor is the end of a version that sharing cut.
     """
     mine, theirs = _versions(before), _versions(after)
     for name in sorted(mine.keys() & theirs.keys()):
@@ -28,8 +28,23 @@ def changes(before: Metadata, after: Metadata) -> Iterator[str]:
 
 
 def _change(name: str, old: set[str], new: set[str]) -> Iterator[str]:
-    if old != new:
+    if not (_tells(old, new) and _tells(new, old)):
         yield f"{name} {', '.join(sorted(old))} -> {', '.join(sorted(new))}"
+
+
+def _tells(versions: set[str], others: set[str]) -> bool:
+    """Return whether each version is one of the others, as far as both are told.
+
+    Sharing cuts versions: 6.18 may be 6.18.44, but not 6.180.
+    """
+    return all(
+        any(one == other or _begins(one, other) or _begins(other, one) for other in others)
+        for one in versions
+    )
+
+
+def _begins(short: str, long: str) -> bool:
+    return long.startswith(tuple(short + separator for separator in ".-+ "))
 
 
 def _set(values: Iterable[str]) -> set[str]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from iotrace.traces.changes import changes
+from iotrace.traces.metadata import Host, Metadata
 from iotrace.traces.reader import read_trace
 from iotrace.traces.writer import write_trace
 
@@ -26,6 +28,23 @@ def test_a_replay_is_the_recording_again(small_trace: Path, tmp_path: Path) -> N
     assert "1 in both, 0 of them with other bytes moved; 0 in A only, 0 in B only" in " ".join(
         done.stdout.split()
     )
+
+
+@pytest.mark.parametrize(
+    ("kernels", "changed"),
+    [
+        (("6.18.44-fc-v509", "6.18"), []),
+        (("6.18", "6.180.1"), ["kernel 6.18 -> 6.180.1"]),
+        (("6.18.44", "6.18.43"), ["kernel 6.18.44 -> 6.18.43"]),
+        (("6.18", ""), []),
+    ],
+)
+def test_a_version_that_sharing_cut_has_not_changed(
+    kernels: tuple[str, str], changed: list[str]
+) -> None:
+    """A shared trace tells 6.18 of 6.18.44."""
+    a, b = (Metadata(hosts=(Host("n", kernel=kernel),)) for kernel in kernels)
+    assert list(changes(a, b)) == changed
 
 
 @pytest.mark.parametrize("trace", sorted(CORPUS.glob("*.parquet")), ids=lambda path: path.stem)
