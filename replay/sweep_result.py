@@ -171,7 +171,7 @@ class SweepResult:
             TraceFormatError: it is none, or of another version.
         """
         if tree.get("format") != FORMAT:
-            raise TraceFormatError("not a sweep of this version; `iotrace sweep -o FILE` makes one")
+            raise TraceFormatError("no sweep of this version; `iotrace sweep -o FILE` makes one")
         return decode(cls, tree)
 
 

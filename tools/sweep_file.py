@@ -28,4 +28,7 @@ def read_sweep(path: Path) -> SweepResult:
         tree = parse_json(path.read_bytes())
     except (OSError, TraceFormatError) as error:
         raise TraceFormatError(f"{path} is not a sweep; make one with `iotrace sweep`") from error
-    return SweepResult.from_json(tree)
+    try:
+        return SweepResult.from_json(tree)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{path}: {error}") from error

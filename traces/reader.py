@@ -25,6 +25,7 @@ from iotrace.traces.stores import StoreError, told
 from iotrace.traces.trace import Trace, sort_rows
 
 # All that a broken or hostile file makes Arrow raise. ArrowInvalid is a ValueError.
+_PARQUET_MAGIC = b"PAR1"
 _READ_ERRORS = (
     *(pa.ArrowException, OSError, MemoryError),
     *(ValueError, TypeError, LookupError, RuntimeError, OverflowError),
@@ -241,7 +242,21 @@ def _broken(location: Location, path: str, error: Exception) -> TraceFormatError
                 raise error
         except StoreError as clear:
             return clear
-    return TraceFormatError(
-        f"{path} is not a readable trace ({one_line(error)}); if a capture was cut short, "
-        "`iotrace recover` its raw logs; `iotrace convert` reads checkpoints and other tools' logs"
-    )
+    begins = _first_bytes(location, path)
+    reason, advice = one_line(error), "if a capture was cut short, `iotrace recover` its raw logs"
+    if begins.startswith(b"{"):
+        reason = "it is JSON"
+        advice = "give the trace itself, or the result that replay writes with -o"
+    elif begins and begins != _PARQUET_MAGIC:
+        reason = "it is no Parquet file"
+        advice = "`iotrace convert` reads checkpoints and other tools' logs"
+    return TraceFormatError(f"{path} is not a readable trace ({reason}); {advice}")
+
+
+def _first_bytes(location: Location, path: str) -> bytes:
+    """Return the first 4 bytes of a file; fewer if they cannot be read."""
+    try:
+        with location.open(path) as source:
+            return bytes(source.read(4))
+    except _READ_ERRORS:
+        return b""

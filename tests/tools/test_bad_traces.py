@@ -35,7 +35,14 @@ def test_a_text_file(verb: str, tmp_path: Path) -> None:
     """Arrow's own message would be a riddle."""
     path = tmp_path / "notes.txt"
     path.write_text("not a trace\n" * 100)
-    refused(verb, path, "notes.txt")
+    refused(verb, path, "notes.txt", "no Parquet file", "iotrace convert")
+
+
+def test_the_figures_of_a_result_are_not_the_result(verb: str, tmp_path: Path) -> None:
+    """What --json wrote is given where the .parquet of -o is meant."""
+    path = tmp_path / "result.json"
+    path.write_text('{"trace": "a"}')
+    refused(verb, path, "result.json", "it is JSON", "-o")
 
 
 def test_an_empty_file(verb: str, tmp_path: Path) -> None:
