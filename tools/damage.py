@@ -44,6 +44,7 @@ def _lines(damage: Damage) -> Iterator[tuple[str, str]]:
         return
     proof = {
         "checksums": "by their checksums",
+        "some checksums": "by their checksums where they have one, others as long as they must be",
         "extents": "as long as the index says; their bytes have no checksums",
     }[damage.checked]
     whole = [part for part in parts if not part.lost]

@@ -38,7 +38,8 @@ class Damage:
         engine: whose format it is.
         size_bytes: of its files.
         index: what is wrong with what tells where tensors lie; empty: nothing.
-        checked: `checksums` if the bytes were held against these, else `extents`.
+        checked: `checksums` if all bytes that are there were held against these, `some checksums`
+            if some were, else `extents`.
         parts: in the order of their bytes; empty where the index tells no names.
     """
 
@@ -81,11 +82,13 @@ def _archive(path: Path) -> Damage | None:
             return None
         # Storages of a real file do not overlap; of one made to keep us busy they might.
         honest = sum(stored.length for stored in found.storages.values()) <= 2 * size + _SLACK_BYTES
-        why = {}
+        why, held, unheld = {}, 0, 0
         for key, stored in found.storages.items():
             there = honest and key in found.checksums and stored.offset + stored.length <= size
             actual = torch_scan.checksum(file, stored) if there else None
             why[key] = _storage_state(found, key, size, actual)
+            held += actual is not None
+            unheld += actual is None and stored.length > 0 and not why[key]
     parts = [
         Part(
             tensor.name or key,
@@ -102,7 +105,7 @@ def _archive(path: Path) -> Damage | None:
     if found.names is None:
         torn = "missing, and the names at the front are cut too"
         index = "there, but the names at the front are broken" if found.index else torn
-    checked = "checksums" if found.checksums else "extents"
+    checked = "extents" if not held else "some checksums" if unheld else "checksums"
     parts.sort(key=lambda part: part.offset)
     return Damage(str(path), "torch.save", size, index, checked, tuple(parts))
 

@@ -126,6 +126,17 @@ def test_archives_without_checksums_are_held_against_their_extents(tmp_path: Pat
     assert (found.index, found.lost, found.checked) == ("", (), "extents")
 
 
+def test_checksums_that_are_not_there_are_not_said_to_hold(saved: Path, tmp_path: Path) -> None:
+    """One storage of six has none: the others alone are told to be held against theirs."""
+    whole, mixed = (saved / "model.pt").read_bytes(), tmp_path / "mixed.pt"
+    with zipfile.ZipFile(saved / "model.pt") as archive:
+        record = next(one for one in archive.infolist() if one.filename.endswith("data/3"))
+    in_index = whole.rindex(record.filename.encode()) - 46 + 16  # of the field in its entry
+    assert whole[in_index : in_index + 4] == record.CRC.to_bytes(4, "little")
+    mixed.write_bytes(whole[:in_index] + bytes(4) + whole[in_index + 4 :])
+    assert (state_of(mixed).lost, state_of(mixed).checked) == ((), "some checksums")
+
+
 def test_a_cut_safetensors_file_loses_its_end(saved: Path, tmp_path: Path) -> None:
     """Its header says where all of them were to be."""
     torn = tmp_path / "torn.safetensors"
