@@ -6,9 +6,11 @@ Usage: python -m tests.fuzz.child COUNTS FOLDER [libFuzzer's options] CORPUS...
 
 from __future__ import annotations
 
+import atexit
 import mmap
 import random
 import resource
+import signal
 import sys
 import tempfile
 from contextlib import nullcontext
@@ -73,6 +75,8 @@ def main() -> None:
         return
     child = Child(Path(sys.argv[1]), Path(sys.argv[2]))
     atheris.Setup([sys.argv[0], *sys.argv[3:]], child.run, custom_mutator=child.mutate)
+    # Python gives SIGALRM back at its end, libFuzzer's timer goes on, and the finding is written last.
+    atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
     atheris.Fuzz()
 
 
