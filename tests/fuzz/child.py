@@ -75,7 +75,7 @@ def main() -> None:
         return
     child = Child(Path(sys.argv[1]), Path(sys.argv[2]))
     atheris.Setup([sys.argv[0], *sys.argv[3:]], child.run, custom_mutator=child.mutate)
-    # Python gives SIGALRM back at its end, libFuzzer's timer goes on, and the finding is written last.
+    # Python's end gives SIGALRM back, libFuzzer's timer goes on, and findings are written last.
     atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
     atheris.Fuzz()
 
