@@ -28,6 +28,8 @@ class ReplayOptions:
         warmup: runs before these that are not timed.
         verify: prove afterwards that every byte is where it belongs.
         root: existing directory that the workspace is made in.
+        stage: existing directory on fast storage: what is written is staged there and then
+            drained to `root`, see `lasting`; None: everything happens in `root`.
         keep: leave the workspace there.
         workers: processes that share the ranks out; None: one per recorded rank, see `fold`.
         timeout_seconds: most time without any request completed, recorded pauses beside, before
@@ -51,6 +53,7 @@ class ReplayOptions:
     warmup: int = 0
     verify: bool = False
     root: Path = Path()
+    stage: Path | None = None
     keep: bool = False
     workers: int | None = None
     timeout_seconds: float = 300.0
@@ -64,6 +67,11 @@ class ReplayOptions:
     registered_buffers: bool = True
     registered_files: bool = True
     seed: int = 0
+
+    @property
+    def runs_in(self) -> Path:
+        """The directory that the requests are issued below."""
+        return self.stage or self.root
 
     def check(self) -> None:
         """Refuse what cannot be done.

@@ -22,7 +22,7 @@ from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.version import tool_version
 from iotrace.traces.words import sized
 
-_TIMES = ("write_seconds", "read_seconds", "durable_seconds", "allocate_seconds")
+_TIMES = ("write_seconds", "read_seconds", "drain_seconds", "durable_seconds", "allocate_seconds")
 _RECORDING = "the recording: "
 _RANGED = (Op.READ, Op.WRITE, Op.ALLOCATE, Op.TRUNCATE, Op.SYNC)
 
@@ -72,13 +72,14 @@ class Repetition:
         write_seconds: of saving, see `iotrace.traces.elapsed.steps_seconds`.
         read_seconds: the same of loading.
         evict_seconds: spent before loads on making files cold, which makes data durable too.
-        sync_seconds: the final sync of every written file.
+        sync_seconds: the final sync of every written file or, staged, the drain.
         prepared: files written before the run, off the clock.
         report: what the executor did.
         allocate_seconds: of taking the memory that loads read into, in the slowest worker; 0 for
             memory that was there before.
         lateness_us: percentiles of how long after its time a request started; None: as soon as
             possible.
+        staged: whether the requests were issued in another place than the files belong to.
         failed: whether something went wrong, so that the times are not those of the whole plan.
     """
 
@@ -92,14 +93,21 @@ class Repetition:
     report: LoopReport
     allocate_seconds: float = 0.0
     lateness_us: dict[str, float] | None = None
+    staged: bool = False
     failed: bool = False
+
+    @property
+    def drain_seconds(self) -> float:
+        """The time from the last request until all is durable where it belongs; 0: not staged."""
+        return self.sync_seconds if self.staged else 0.0
 
     @property
     def durable_seconds(self) -> float:
         """The time of saving until all of it is on storage; 0 when nothing was written."""
         if not self.moved.bytes_written:
             return 0.0
-        return self.write_seconds + self.evict_seconds + self.sync_seconds
+        evicted = 0.0 if self.staged else self.evict_seconds  # durable in the tier only
+        return self.write_seconds + evicted + self.sync_seconds
 
 
 @dataclass(frozen=True, eq=False)

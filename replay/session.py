@@ -1,9 +1,10 @@
 """A replay from beginning to end: workspace, files, runs, measurements, proof."""
 
 import os
-import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from iotrace.replay.executors.executor import Executor, LoopOptions, Run
 from iotrace.replay.fold import Fold, fold
 from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.job import Op
-from iotrace.replay.loop import SPAN_BYTES, Tape, open_beneath
+from iotrace.replay.lasting import drain, sync_files
+from iotrace.replay.loop import SPAN_BYTES, Tape
 from iotrace.replay.measure import (
     describe_request,
     find_errors,
@@ -59,7 +61,7 @@ def replay(
     progress: Progress = lambda stage, done, total: None,
     group: Group | None = None,
 ) -> Outcome:
-    """Run `plan` below `options.root` and measure it.
+    """Run `plan` below `options.root`, or staged, and measure it.
 
     Args:
         plan: what to do.
@@ -86,13 +88,18 @@ def replay(
             run = executor.run(job.job, tape, -1, LoopOptions(options.queue_depth))
             one = _measure(plan, job, run, 0.0, Prepared(0, 0, 0))
             return Outcome(plan, recorded, executor.name, (one,), None, degraded, ())
-        with Workspace(options.root, options.keep, group) as workspace:
-            how = (options, executor, tape, workspace, group)
+        if options.stage is not None and group.size > 1:
+            raise PlanError("--stage is for one process; leave it out, or the launcher")
+        with ExitStack() as places:
+            kept = places.enter_context(Workspace(options.root, options.keep, group))
+            tier = None if options.stage is None else Workspace(options.stage)
+            workspace = kept if tier is None else places.enter_context(tier)
+            how = (options, executor, tape, workspace, kept, group)
             try:
                 outcome = _replay(plan, recorded, how, progress)
             except OSError as error:
                 raise ReplayError(
-                    f"the replay stopped: {error.strerror or error}; look at {options.root}"
+                    f"the replay stopped: {error.strerror or error}; look at {options.runs_in}"
                 ) from error
     outcome = replace(outcome, degraded=degraded + outcome.degraded)
     _refuse_if_strict(options, outcome.degraded)
@@ -121,8 +128,14 @@ class _Session:
     executor: Executor
     tape: Tape
     workspace: Workspace
+    destination: Workspace
     group: Group
     steady: frozenset[str]
+
+    @property
+    def staged(self) -> bool:
+        """Whether what is written is to be drained to another place."""
+        return self.destination is not self.workspace
 
     def schedule(self, checked: bool) -> Schedule:
         """Return the plan's job; `checked` as for `schedule`."""
@@ -148,9 +161,12 @@ class _Session:
         host = os.uname().nodename
         return self.group.gather(host).count(host)
 
-    def sync(self) -> float:
-        """Sync every written file; return how long that took, in seconds."""
-        return _sync_files(self.plan, self.workspace.fd, self.options.round_trip_seconds)
+    def make_last(self, workers: int) -> float:
+        """Sync every written file, or drain it; return how long that took, in seconds."""
+        if self.staged:
+            self.destination.clear()
+            return drain(self.plan, self.workspace.fd, self.destination.fd, workers)
+        return sync_files(self.plan, self.workspace.fd, self.options.round_trip_seconds)
 
     def _prepare(self) -> Prepared:
         self.workspace.clear(self.steady)
@@ -208,17 +224,20 @@ class _Session:
 def _replay(
     plan: Plan,
     recorded: RecordedSummary,
-    how: tuple[ReplayOptions, Executor, Tape, Workspace, Group],
+    how: tuple[ReplayOptions, Executor, Tape, Workspace, Workspace, Group],
     progress: Progress,
 ) -> Outcome:
-    options, executor, tape, workspace, group = how
-    once(group, lambda: workspace.check_space(plan))
+    options, executor, tape, workspace, destination, group = how
+    for place in dict.fromkeys((workspace, destination)):
+        once(group, partial(place.check_space, plan))
     target = once(group, lambda: probe_target(workspace.path))
     plan, refused = fit_to_target(plan, target)
     warm = () if options.warm else warm_reads(plan, target)
     degraded = refused + warm + unlike_files(plan)
     _refuse_if_strict(options, degraded)
-    session = _Session(plan, options, executor, tape, workspace, group, steady_files(plan))
+    session = _Session(
+        plan, options, executor, tape, workspace, destination, group, steady_files(plan)
+    )
     folded = session.fold(session.schedule(checked=False))
     degraded += folded.degraded
     repetitions, errors = _timed_runs(session, progress)
@@ -233,7 +252,7 @@ def _replay(
         verified = mismatch is None and not errors
         errors += (f"not verified: {mismatch}",) if mismatch else ()
         progress("verify", 1, 1)
-    kept = str(workspace.path) if options.keep else None
+    kept = str(destination.path) if options.keep else None
     return Outcome(
         plan=plan,
         recorded=recorded,
@@ -262,6 +281,7 @@ def _timed_runs(
     """Run warm-ups and repetitions; stop after one that fails."""
     options, plan = session.options, session.plan
     job = session.schedule(checked=False)
+    workers = session.fold(job).count
     repetitions: list[Repetition] = []
     total, count = options.warmup + options.repeat, len(job.job.requests)
     for number in range(total):
@@ -271,9 +291,11 @@ def _timed_runs(
 
         report(0)
         run, prepared = session.run(job, report=report)
-        sync_seconds = once(session.group, session.sync)
+        sync_seconds = once(session.group, lambda: session.make_last(workers))
         one = _measure(plan, job, run, sync_seconds, prepared)
-        one = replace(one, lateness_us=_lateness_us(session, one))
+        how = (options.timing, options.time_scale)
+        late = lateness_us(plan, one.timings, one.report.start_ns, *how)
+        one = replace(one, lateness_us=late, staged=session.staged)
         errors = run.failures + find_eviction_errors(job.job, run.timings["result"])
         errors += find_errors(plan, one.timings["result"])
         if number >= options.warmup or errors:
@@ -284,17 +306,13 @@ def _timed_runs(
     return tuple(repetitions), ()
 
 
-def _lateness_us(session: _Session, one: Repetition) -> dict[str, float] | None:
-    options = session.options
-    return lateness_us(
-        session.plan, one.timings, one.report.start_ns, options.timing, options.time_scale
-    )
-
-
 def _find_mismatch(session: _Session) -> str | None:
     """Compare the files of the last run; then run once more and compare what is read."""
     plan = session.plan
-    mismatch = once(session.group, lambda: find_mismatch(plan, session.tape, session.workspace.fd))
+    mismatch = None
+    for place in dict.fromkeys((session.destination, session.workspace)):
+        check = partial(find_mismatch, plan, session.tape, place.fd)
+        mismatch = mismatch or once(session.group, check)
     if mismatch or not np.any(plan.requests["op"] == Op.READ):
         return mismatch
     job = session.schedule(checked=True)
@@ -308,24 +326,6 @@ def _find_mismatch(session: _Session) -> str | None:
         return None
     where = describe_request(plan, int(job.origin[report.first_mismatch]))
     return f"{plural(report.mismatched_bytes, 'byte')} read wrongly, first in {where}"
-
-
-def _sync_files(plan: Plan, root_fd: int, round_trip_seconds: float) -> float:
-    """Sync every written file that is still there; return how long that took, in seconds."""
-    begin = time.monotonic()
-    for spec in plan.files:
-        if not spec.written or spec.final_path is None:
-            continue
-        try:
-            fd = open_beneath(root_fd, spec.final_path, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # a run that failed may not have come to it
-        try:
-            os.fsync(fd)
-            time.sleep(round_trip_seconds)
-        finally:
-            os.close(fd)
-    return time.monotonic() - begin
 
 
 def _measure(

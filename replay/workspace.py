@@ -108,7 +108,7 @@ class Workspace:
         """
         for directory in directories_before(plan):
             try:
-                _make_below(self.fd, directory)
+                make_below(self.fd, directory)
             except FileExistsError:
                 continue
             except OSError as error:
@@ -133,7 +133,7 @@ class Workspace:
                         raise
 
 
-def _make_below(fd: int, directory: str) -> None:
+def make_below(fd: int, directory: str) -> None:
     """Make a directory below `fd`, through no symbolic link on the way.
 
     Raises:

@@ -185,8 +185,12 @@ def _times(outcome: Outcome) -> Iterator[Cells]:
         written = (recorded.bytes_written, done.bytes_written)
         seconds = [one.write_seconds for one in runs]
         durable = [one.durable_seconds for one in runs]
-        yield _time("write, completed", recorded.write_seconds, seconds)
+        drained = [one.drain_seconds for one in runs]
+        label = "write, staged" if any(drained) else "write, completed"
+        yield _time(label, recorded.write_seconds, seconds)
         yield _rate("", written, recorded.write_seconds, seconds)
+        if any(drained):
+            yield _time("drain", None, drained)
         yield _time("write, durable", None, durable)
         yield _rate("", written, None, durable)
     if recorded.bytes_read or done.bytes_read:

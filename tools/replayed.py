@@ -14,6 +14,7 @@ from iotrace.traces.words import plural
 
 TIMES = {
     "write_seconds": "write, completed",
+    "drain_seconds": "drain",
     "durable_seconds": "write, durable",
     "allocate_seconds": "allocate, fresh",
     "read_seconds": "read",

@@ -238,7 +238,7 @@ def test_the_result_is_a_trace(small_trace: Path, root: Path, tmp_path: Path) ->
     result = tmp_path / "result.parquet"
     done = iotrace("replay", small_trace, "--root", root, "-o", result)
     assert done.returncode == 0, done.stderr
-    assert f"iotrace show {result}" in done.stderr
+    assert f"iotrace compare {small_trace} {result}" in done.stderr
     assert len(read_trace(result).layer("replay")) == 2 * len(SIZES) + 5
     shown = iotrace("show", result)
     assert shown.returncode == 0, shown.stderr

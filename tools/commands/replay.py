@@ -59,6 +59,7 @@ def replay(
       iotrace replay trace.parquet
       iotrace replay trace.parquet --coalesce --direct --root /scratch --repeat 5
       iotrace replay trace.parquet --align --verify -o result.parquet
+      iotrace replay trace.parquet --stage /dev/shm --root /scratch --verify
       iotrace replay trace.parquet --aggregate rank --coalesce --explain
     """
     shape = requests.shape()
@@ -85,7 +86,7 @@ def replay(
     compared = _compared(recording, plan, shape.op)
     dry = options.executor == "null"
     plans = [plan]
-    for transform in transforms(shape, None if dry else options.root):
+    for transform in transforms(shape, None if dry else options.runs_in):
         plan = transform(plan)
         plans = [*plans, plan] if requests.explain else [plan]
     if requests.explain:
@@ -104,7 +105,7 @@ def replay(
     if result.json_to != STDOUT:
         missing = tuple(recording.metadata.completeness.problems())
         setting = Setting(
-            trace, str(options.root.resolve()), options.queue_depth, not options.warm, dry, missing
+            trace, _place(options), options.queue_depth, not options.warm, dry, missing
         )
         print_outcome(Terminal(), outcome, setting, recorded_latency_us(compared))
     if result.json_to is not None:
@@ -116,6 +117,11 @@ def replay(
     if group.size == 1 or result.output is not None:  # how it was launched is not known here
         say_next(*_next_words(trace, shape, options, result))
     return 0
+
+
+def _place(options: ReplayOptions) -> str:
+    root = str(options.root.resolve())
+    return root if options.stage is None else f"{options.stage.resolve()}, drained to {root}"
 
 
 def _compared(recording: Trace, plan: Plan, op: str) -> Trace:
@@ -166,7 +172,7 @@ def _next_words(trace: str, shape: Shape, options: ReplayOptions, result: Output
     if options.executor == "null":
         return given
     if shape.is_recorded:
-        direct = probe_target(options.root).direct_is_effective
+        direct = probe_target(options.runs_in).direct_is_effective
         return [*given, "--coalesce", *(["--direct"] if direct else [])]
     if not options.verify:
         return [*given, "--verify"]

@@ -115,6 +115,10 @@ class PlacePanel:
         Path,
         root_option("Make a fresh directory in DIR and write nothing outside it."),
     ] = Path(".")
+    stage: Annotated[
+        Path | None,
+        root_option("Stage in DIR, which is fast, then drain what was written to --root."),
+    ] = None
     keep: Annotated[bool, Option("--keep", help="Leave the replayed files there.")] = False
 
 
@@ -132,7 +136,11 @@ def replay_options(run: RunPanel, place: PlacePanel, needed: str | None = None) 
     dry = run.dry_run or run.executor is ExecutorName.NULL
     if dry:
         asked = "--dry-run" if run.dry_run else "--executor null"
-        for given, option in ((run.verify, "--verify"), (place.keep, "--keep")):
+        for given, option in (
+            (run.verify, "--verify"),
+            (place.keep, "--keep"),
+            (place.stage is not None, "--stage"),
+        ):
             if given:
                 raise PlanError(f"{asked} writes no files; leave out {option}")
     executor = run.executor.value if run.executor else needed or ExecutorName.IO_URING.value
@@ -153,6 +161,7 @@ def replay_options(run: RunPanel, place: PlacePanel, needed: str | None = None) 
         warmup=1 if run.repeat > 1 and not run.dry_run else 0,
         verify=run.verify,
         root=place.root,
+        stage=place.stage,
         keep=place.keep,
         warm=run.warm,
         strict=run.strict,

@@ -1,0 +1,100 @@
+"""Making what a run wrote last: synced where it is or, staged, copied to where it belongs.
+
+Staging is what engines do whose job must not wait for slow storage: the job writes to a fast tier
+(memory, a local disk), and what lies there is drained to the destination when the job has gone on.
+A staged replay issues its requests in the tier, prepared files and loads included. Once the last
+of them has ended, every file that is left is copied to the destination, whole and under its name,
+by as many threads as there are workers, and synced there. The time until all is staged is that of
+the requests; until it is durable at the destination, that and the drain's.
+"""
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from iotrace.replay.loop import open_beneath
+from iotrace.replay.paths import ancestors
+from iotrace.replay.plan import Plan
+from iotrace.replay.workspace import make_below
+from iotrace.traces.errors import ReplayError
+
+_CHUNK_BYTES = 8 << 20
+
+
+def sync_files(plan: Plan, root_fd: int, round_trip_seconds: float) -> float:
+    """Sync every written file that is still there; return how long that took, in seconds."""
+    begin = time.monotonic()
+    for name in _left(plan):
+        try:
+            fd = open_beneath(root_fd, name, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # a run that failed may not have come to it
+        try:
+            os.fsync(fd)
+            time.sleep(round_trip_seconds)
+        finally:
+            os.close(fd)
+    return time.monotonic() - begin
+
+
+def drain(plan: Plan, tier_fd: int, root_fd: int, copiers: int) -> float:
+    """Copy every written file that is still there and sync the copy; return the seconds.
+
+    Args:
+        plan: what was replayed.
+        tier_fd: the directory it was replayed in.
+        root_fd: the destination.
+        copiers: threads that copy, each a file at a time.
+
+    Raises:
+        OSError: as read, write and fsync.
+    """
+    begin = time.monotonic()
+    with ThreadPoolExecutor(max(copiers, 1)) as pool:
+        for _ in pool.map(lambda name: _copy(name, tier_fd, root_fd), _left(plan)):
+            pass
+    return time.monotonic() - begin
+
+
+def _left(plan: Plan) -> list[str]:
+    return [one.final_path for one in plan.files if one.written and one.final_path is not None]
+
+
+def _copy(name: str, tier_fd: int, root_fd: int) -> None:
+    try:
+        source = open_beneath(tier_fd, name, os.O_RDONLY)
+    except FileNotFoundError:
+        return  # a run that failed may not have come to it
+    try:
+        for directory in ancestors(name):
+            try:
+                make_below(root_fd, directory)
+            except FileExistsError:
+                continue
+        copy = open_beneath(root_fd, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            _copy_data(source, copy, name)
+            os.fsync(copy)
+        finally:
+            os.close(copy)
+    finally:
+        os.close(source)
+
+
+def _copy_data(source: int, copy: int, name: str) -> None:
+    """Copy a file's bytes; holes stay holes."""
+    size_bytes = os.fstat(source).st_size
+    os.ftruncate(copy, size_bytes)
+    end = 0
+    while end < size_bytes:
+        try:
+            at = os.lseek(source, end, os.SEEK_DATA)
+        except OSError:  # ENXIO: a hole up to the end
+            return
+        end = os.lseek(source, at, os.SEEK_HOLE)
+        os.lseek(copy, at, os.SEEK_SET)
+        while at < end:
+            moved = os.sendfile(copy, source, at, min(end - at, _CHUNK_BYTES))
+            if not moved:
+                raise ReplayError(f"{name} became shorter while it was drained")
+            at += moved

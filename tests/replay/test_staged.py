@@ -1,0 +1,138 @@
+"""A staged replay: requests in a fast tier, what they wrote drained to where it belongs."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iotrace.replay.build import plan_from_trace
+from iotrace.replay.lasting import drain
+from iotrace.replay.options import ReplayOptions
+from iotrace.replay.plan import Plan
+from iotrace.replay.result import Outcome, RecordedSummary
+from iotrace.replay.session import replay
+from iotrace.replay.sketch import sketch
+from iotrace.replay.transforms.aggregate import Aggregate
+from iotrace.replay.transforms.coalesce import Coalesce
+from iotrace.traces.errors import PlanError
+from iotrace.traces.reader import read_trace
+from tests.tools.command import assert_fits, assert_one_line_error, iotrace
+
+NOTHING = RecordedSummary(0, 0, 0, 0, 0, 0.0, 0.0)
+CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
+SAVE = """mkdir run
+open run/model w+create
+write run/model 0 300000
+write run/model 304176 100
+sync run/model
+close run/model
+open scratch w+create
+write scratch 0 4096
+close scratch
+unlink scratch
+open config r
+read config 0 5000
+close config"""
+
+
+@pytest.fixture
+def tier() -> Iterator[Path]:
+    """Return an empty folder in memory; the destination is on disk."""
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def staged(plan: Plan, tier: Path, root: Path, **options: object) -> Outcome:
+    return replay(plan, NOTHING, ReplayOptions(root=root, stage=tier, verify=True, **options))
+
+
+@pytest.mark.parametrize("executor", ["posix", "io_uring"])
+def test_what_is_left_lies_at_the_destination_alone(
+    executor: str, tier: Path, tmp_path: Path
+) -> None:
+    """Neither what was removed nor what was only read is drained, and the tier is empty after."""
+    plan = sketch(SAVE)
+    outcome = staged(plan, tier, tmp_path, executor=executor, keep=True, repeat=2)
+    assert (outcome.errors, outcome.verified) == ((), True)
+    kept = Path(str(outcome.workspace))
+    assert [str(one.relative_to(kept)) for one in kept.rglob("*") if one.is_file()] == ["run/model"]
+    model = (kept / "run/model").stat()
+    assert model.st_size == 304276
+    assert list(tier.iterdir()) == []
+    for one in outcome.repetitions:
+        assert one.drain_seconds > 0
+        assert one.durable_seconds == one.write_seconds + one.drain_seconds
+
+
+@pytest.mark.parametrize("transforms", [(), (Aggregate("shared"), Coalesce(1 << 20))], ids=len)
+@pytest.mark.parametrize("name", ["dcp", "torchsnapshot"])
+def test_real_jobs_are_staged_on_any_layout(
+    name: str, transforms: tuple[object, ...], tier: Path, tmp_path: Path
+) -> None:
+    """The loads find what they want in the tier, and every byte reaches the destination."""
+    plan = plan_from_trace(read_trace(CORPUS / f"{name}.parquet"))
+    for transform in transforms:
+        plan = transform(plan)  # type: ignore[operator]
+    outcome = staged(plan, tier, tmp_path)
+    assert (outcome.errors, outcome.verified) == ((), True)
+    assert list(tmp_path.iterdir()) == list(tier.iterdir()) == []
+
+
+def test_a_byte_lost_by_the_drain_is_found(
+    tier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is proven is the destination, not only the tier."""
+
+    def lossy(plan: Plan, tier_fd: int, root_fd: int, copiers: int) -> float:
+        seconds = drain(plan, tier_fd, root_fd, copiers)
+        fd = os.open("run/model", os.O_WRONLY, dir_fd=root_fd)
+        os.pwrite(fd, b"\0\0\0\0\0\0\0\0", 1000)
+        os.close(fd)
+        return seconds
+
+    monkeypatch.setattr("iotrace.replay.session.drain", lossy)
+    outcome = staged(sketch(SAVE), tier, tmp_path)
+    assert outcome.verified is False
+    assert "run/model" in outcome.errors[0]
+
+
+def test_holes_are_drained_as_holes(tier: Path, tmp_path: Path) -> None:
+    """A sparse file of 1 GiB must not fill the destination."""
+    far = 1 << 30
+    plan = sketch(f"open a w+create\nwrite a 0 4096\nwrite a {far} 4096\nclose a")
+    outcome = staged(plan, tier, tmp_path, keep=True)
+    assert outcome.verified is True
+    (found,) = Path(str(outcome.workspace)).iterdir()
+    assert found.stat().st_size == far + 4096
+    assert found.stat().st_blocks * 512 <= 1 << 20
+
+
+def test_a_launch_is_refused(tier: Path, tmp_path: Path) -> None:
+    """The tiers of other machines are not seen from here."""
+
+    class Two:
+        rank, size, lost = 0, 2, False
+
+        def gather(self, value: object) -> list[object]:
+            return [value, value]
+
+    options = ReplayOptions(root=tmp_path, stage=tier)
+    with pytest.raises(PlanError, match="--stage"):
+        replay(sketch(SAVE), NOTHING, options, group=Two())  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_both_times_are_told(tier: Path, tmp_path: Path) -> None:
+    """Until the job goes on, and until the checkpoint outlives the machine."""
+    done = iotrace("replay", "corpus:dcp", "--stage", tier, "--root", tmp_path, "--verify")
+    assert done.returncode == 0, done.stderr
+    assert_fits(done.stdout)
+    assert f"{tier}, drained to {tmp_path}" in " ".join(done.stdout.split())
+    labels = [line.split("  ")[0] for line in done.stdout.splitlines()]
+    assert labels.index("write, staged") < labels.index("drain") < labels.index("write, durable")
+    refused = iotrace("replay", "corpus:dcp", "--stage", tier / "none", "--root", tmp_path)
+    assert_one_line_error(refused, 2, "--stage", "none")
