@@ -33,7 +33,7 @@ class Aggregate:
     file is removed with the last of them. Reads follow their bytes; what they asked for beyond
     the end of a file is gone. Where a file was emptied and read as zeros, the bytes that it had
     before are still there: reads move them, and do not look at them. Where a recording has
-    steps, files that the job made and removed outside of them are left where they are.
+    steps, files that none of them touches are left where they are.
 
     Attributes:
         layout: of LAYOUTS.
@@ -92,27 +92,26 @@ def _wanted(plan: Plan) -> tuple[Wanted, tuple[Note, ...]]:
     data = np.flatnonzero(plan.is_data() & (rows["length"] > 0))
     holed = np.zeros(len(plan.files) + 1, np.bool_)
     holed[rows["file"][zeroes_of(rows)]] = True
-    scratch = _are_scratch(plan, data) & ~holed
+    foreign = _are_foreign(plan, data) & ~holed
     counted = (
         ("files with holes punched", holed),
-        ("files made and removed between steps", scratch),
+        ("files that no save or load touches", foreign),
     )
     notes = (Note(f"{what}, not aggregated", int(mask[:-1].sum())) for what, mask in counted)
-    moves = ~(holed | scratch)[rows["file"][data]]
+    moves = ~(holed | foreign)[rows["file"][data]]
     return Wanted.of(plan, data[moves]), tuple(note for note in notes if note.count)
 
 
-def _are_scratch(plan: Plan, data: Ints) -> Mask:
-    """Return which files the job made and removed outside of all steps, if it has any."""
+def _are_foreign(plan: Plan, data: Ints) -> Mask:
+    """Return which files are used outside of all steps alone, if there are any steps."""
     rows = plan.requests
     outside = np.zeros(len(plan.files) + 1, np.bool_)
     in_step = rows["step"] >= 0
     if in_step.any():
         outside[rows["file"][data]] = True
         outside[rows["file"][in_step]] = False
-        outside[:-1] &= ~plan.files.exists
     if outside[:-1].any():
         removal = Bindings.of(rows, plan.paths).removals(len(plan.files))
         # A file that another one replaces goes with that one's rename, which may be given up.
-        outside[:-1] &= (removal >= 0) & (rows["op"][removal] == Op.UNLINK)
+        outside[:-1] &= (removal < 0) | (rows["op"][removal] == Op.UNLINK)
     return outside
