@@ -6,7 +6,7 @@ PACKAGES := capture replay traces tools
 EXECUTIONS ?= 1000000
 NATIVE := $(wildcard capture/csrc/*.[ch] replay/csrc/*.[ch] replay/csrc/*.py)
 
-.PHONY: help setup demo test suite lint typing native bench fuzz clean
+.PHONY: help setup demo test suite lint typing native bench study fuzz clean
 
 help:    ## list the targets
 	@sed -n 's/^\([a-z]*\): .*## /  \1\t/p' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ suite: setup $(VENV)/.tests
 bench: setup $(VENV)/.tests ## the measured claims, each against its peer in the same run
 	@for b in tests/bench/*.py; do echo "== $$b"; \
 		$(BIN)/python -m tests.bench.$$(basename $$b .py) || exit 1; done
+
+study: setup $(VENV)/.tests ## docs/study.md anew: 18 minutes on a machine with nothing else to do
+	$(BIN)/python -m tests.bench.study build --rows docs/study/rows.csv
+	$(BIN)/python -m tests.bench.study.tables docs/study/rows.csv docs/study.md
 
 fuzz: setup ## a million hostile inputs, or EXECUTIONS=N; findings go to build/fuzz
 	$(BIN)/python -m tests.fuzz.run --executions $(EXECUTIONS)

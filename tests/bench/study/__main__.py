@@ -1,0 +1,221 @@
+"""The study of docs/study.md: engines, their replays and fio, in alternation on one machine.
+
+    python -m tests.bench.study [FOLDER] [--minutes 16] [--rows build/study.csv]
+
+For each engine that can be imported, on a state of 513 MiB:
+
+- `fio`: its best request size, depth, file and path, each varied with the others fixed;
+- `depth`, `size`: the replay that puts all into one file per rank, coalesced and direct, the
+  depth varied at requests of 8 MiB, then the size at the best depth;
+- `pairs`: the engine's own save, the same under capture, replays of its trace as recorded, the
+  best transform and fio, in random order within each turn;
+- `memory`: saves and replays after a pause in which a hypervisor takes free memory back;
+- `save`, `restore`: replays of the same trace, factor by factor.
+
+Turns that do not fit into the minutes are left out, the last parts first; each row tells its turn.
+`python -m tests.bench.study.tables` makes the tables of the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from iotrace.tools.shape import Shape
+
+from .engine import ENGINES, Saves, capture_once, is_there
+from .fio import Fio
+from .replayed import Replays
+from .rows import Clock, Row, Side, take_turns, write_rows
+
+KIB, MIB = 1 << 10, 1 << 20
+DEPTHS = (1, 2, 4, 8, 16, 32)
+SIZES = (256 * KIB, MIB, 8 * MIB, 32 * MIB)
+SMALL = 64 * KIB
+PAUSE_SECONDS = 5.0  # free memory is taken back two seconds after it was freed, and in bits
+FACTORS = ("torch.save", "dcp", "torchsnapshot")  # engines whose factors are told apart
+MEMORY = ("torch.save", "safetensors")  # engines that write from one thread
+BEST = Shape(op="write", aggregate="rank", coalesce_bytes=8 * MIB, direct=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What the parts share.
+
+    Attributes:
+        folder: to work in.
+        large: tensors of 8 MiB per state.
+        turns: of each alternation.
+        clock: when to stop.
+        traces: replays of each engine's trace.
+    """
+
+    folder: Path
+    large: int
+    turns: int
+    clock: Clock
+    traces: Mapping[str, Replays]
+
+    def take(self, part: str, engine: str, sides: Mapping[str, Side]) -> list[Row]:
+        """Run sides in turns."""
+        return take_turns(part, engine, sides, self.turns, self.clock)
+
+    def vary_fio(self) -> tuple[Fio, list[Row]]:
+        """Return fio's best way, found by one factor after the other, and the rows."""
+        best = Fio(self.folder, self.large * 8 * MIB)
+        rows: list[Row] = []
+        for name, values in (
+            ("depth", DEPTHS),
+            ("request_bytes", SIZES),
+            ("overwrite", (True, False)),
+            ("registered", (False, True)),
+            ("direct", (True, False)),
+        ):
+            ways = [replace(best, **{name: value}) for value in values]
+            found = self.take(f"fio {name}", "", {way.name: way for way in ways})
+            fastest = fastest_side(found)
+            best = next(way for way in ways if way.name == fastest)
+            rows += found
+        return best, rows
+
+    def vary_replay(self, engine: str) -> tuple[Side, list[Row]]:
+        """Return the best transform of an engine's saves, and the rows."""
+        side = self.traces[engine].side
+        by_depth = {str(depth): side(sized(BEST, 8 * MIB), depth) for depth in DEPTHS}
+        rows = self.take("depth", engine, by_depth)
+        depth = int(fastest_side(rows))
+        by_size = {str(size): side(sized(BEST, size), depth) for size in SIZES}
+        found = self.take("size", engine, by_size)
+        size = int(fastest_side(found))
+        self.clock.say(engine, f"best: depth {depth}, {size // KIB} KiB")
+        return side(sized(BEST, size), depth), rows + found
+
+    def saves(self, engine: str, name: str, *, captured: bool) -> Saves:
+        """Return a job that saves in a folder of its own."""
+        return Saves(engine, self.folder / f"{engine}-{name}", self.large, captured=captured)
+
+    def pair(self, engine: str, best: Side, fio: Fio) -> list[Row]:
+        """Let an engine, its replays and fio take turns."""
+        side = self.traces[engine].side
+        write = Shape(op="write")
+        with ExitStack() as stack:
+            bare = stack.enter_context(self.saves(engine, "bare", captured=False))
+            captured = stack.enter_context(self.saves(engine, "captured", captured=True))
+            sides: dict[str, Side] = {
+                "engine": bare.save,
+                "captured": captured.save,
+                "as recorded": side(write, warmup=1),
+                "with pauses": side(write, warmup=1, executor="posix", timing="think"),
+                "best": best,
+                "fio": fio,
+            }
+            rows = self.take("pairs", engine, sides)
+            return list(with_io(rows, captured))
+
+    def lend(self, engine: str) -> list[Row]:
+        """Let saves and replays take turns after a pause, and without."""
+        side, write = self.traces[engine].side, Shape(op="write")
+        with self.saves(engine, "lent", captured=True) as job:
+            sides: dict[str, Side] = {
+                "captured": lambda: job.save(PAUSE_SECONDS),
+                "as recorded": side(write, pause_seconds=PAUSE_SECONDS),
+            }
+            return list(with_io(self.take("memory", engine, sides), job))
+
+    def factors(self, engine: str) -> list[Row]:
+        """Replay the save and the restore with one factor changed after the other."""
+        side = self.traces[engine].side
+        rows: list[Row] = []
+        for part, op in (("save", "write"), ("restore", "read")):
+            plain, joined = Shape(op=op), Shape(op=op, coalesce_bytes=8 * MIB)
+            small = replace(plain, split_bytes=SMALL)
+            aligned = replace(small, align=True, direct=True)
+            warm = int(op == "write")
+            sides = {
+                "as recorded": side(plain, warmup=warm),
+                "coalesced": side(joined, warmup=warm),
+                "direct": side(replace(plain, direct=True)),
+                "direct, depth 8": side(replace(plain, direct=True), 8),
+                "coalesced, direct, depth 8": side(replace(joined, direct=True), 8),
+                "64 KiB": side(small, warmup=warm),
+                "64 KiB, direct": side(aligned),
+                "64 KiB, direct, depth 8": side(aligned, 8),
+            }
+            if op == "write":
+                sides["one file, coalesced, direct, depth 8"] = side(BEST, 8)
+            else:
+                sides["as recorded, fresh memory"] = side(plain, allocate="fresh")
+            rows += self.take(part, engine, sides)
+        return rows
+
+
+def sized(shape: Shape, size: int) -> Shape:
+    """Return the shape with requests of at most `size`."""
+    return replace(shape, coalesce_bytes=size, split_bytes=size)
+
+
+def with_io(rows: Sequence[Row], job: Saves) -> Iterator[Row]:
+    """End the captured job; yield all rows, its own with the time of their requests."""
+    known = iter(job.with_io([row for row in rows if row.side == "captured"]))
+    for row in rows:
+        yield next(known) if row.side == "captured" else row
+
+
+def fastest_side(rows: Sequence[Row]) -> str:
+    """Return the side whose median time until durable is least."""
+    sides = {row.side for row in rows}
+    return min(
+        sides, key=lambda s: statistics.median(r.durable_seconds for r in rows if r.side == s)
+    )
+
+
+def parts(study: Study) -> Iterator[list[Row]]:
+    """Yield the rows of each part as it ends, what matters most first."""
+    fio, rows = study.vary_fio()
+    study.clock.say("fio at its best:", fio.name)
+    yield rows
+    for engine in study.traces:
+        best, rows = study.vary_replay(engine)
+        yield rows
+        yield study.pair(engine, best, fio)
+    for engine in MEMORY:
+        if engine in study.traces:
+            yield study.lend(engine)
+    for engine in FACTORS:
+        if engine in study.traces:
+            yield study.factors(engine)
+
+
+def main() -> None:
+    """Run all parts and write their rows."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("build"))
+    parser.add_argument("--minutes", type=float, default=16.0)
+    parser.add_argument("--turns", type=int, default=7, help="of each alternation")
+    parser.add_argument("--large", type=int, default=64, help="tensors of 8 MiB per state")
+    parser.add_argument("--engine", action="append", choices=ENGINES, help="default: all there")
+    parser.add_argument("--rows", type=Path, default=Path("build/study.csv"))
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    clock = Clock(asked.minutes)
+    engines = [engine for engine in asked.engine or ENGINES if is_there(engine)]
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="study-", dir=asked.folder) as name:
+        folder = Path(name)
+        traces = {}
+        for engine in engines:
+            traces[engine] = Replays.of(capture_once(engine, folder, asked.large), folder)
+            clock.say("captured", engine)
+        study = Study(folder, asked.large, asked.turns, clock, traces)
+        for found in parts(study):
+            rows += found
+            write_rows(asked.rows, rows)
+
+
+if __name__ == "__main__":
+    main()

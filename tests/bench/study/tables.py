@@ -1,0 +1,262 @@
+"""The tables of docs/study.md, from the rows of a study.
+
+    python -m tests.bench.study.tables ROWS [DOCUMENT]
+
+Prints them, or puts each in its place in the document: between `<!-- NAME -->` and `<!-- end -->`.
+Times are medians in seconds with the least and the most. Ratios are medians over the turns of the
+ratio within a turn, with a 95 % bootstrap interval (of fewer than 6 turns, the least and the most).
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotrace.replay.statistics import estimate
+
+from .engine import ENGINES
+from .rows import Row, read_rows
+
+Number = Callable[[Row], float]
+
+
+def durable(row: Row) -> float:
+    """Seconds until durable."""
+    return row.durable_seconds
+
+
+def requests(row: Row) -> float:
+    """Seconds in which a request was under way."""
+    return row.io_seconds
+
+
+def kernel(row: Row) -> float:
+    """Seconds that the kernel worked."""
+    return row.system_seconds
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows to ask of."""
+
+    rows: tuple[Row, ...]
+
+    def of(self, part: str, engine: str = "", side: str = "") -> list[Row]:
+        """Return the rows of a part, in the order of turns."""
+        return [
+            row
+            for row in self.rows
+            if (row.part, row.engine) == (part, engine) and side in ("", row.side)
+        ]
+
+    def sides(self, part: str, engine: str = "") -> list[str]:
+        """Return the sides of a part."""
+        return list(dict.fromkeys(row.side for row in self.of(part, engine)))
+
+    def engines(self, part: str) -> list[str]:
+        """Return the engines of a part, in the study's order."""
+        there = {row.engine for row in self.rows if row.part == part}
+        return [engine for engine in ENGINES if engine in there]
+
+    def fastest(self, part: str, engine: str = "") -> str:
+        """Return the side with the least median time until durable."""
+        return min(
+            self.sides(part, engine),
+            key=lambda side: statistics.median(map(durable, self.of(part, engine, side))),
+        )
+
+    def time(self, part: str, engine: str, side: str, number: Number = durable) -> str:
+        """Return a median with its range, as a cell."""
+        values = [number(row) for row in self.of(part, engine, side)]
+        if not values:
+            return "-"
+        return f"{statistics.median(values):.3f} [{min(values):.3f}, {max(values):.3f}]"
+
+    def ratio(
+        self, part: str, engine: str, above: str, below: str, number: Number = durable
+    ) -> str:
+        """Return the ratio of two sides with its interval, as a cell."""
+        pairs = zip(self.of(part, engine, above), self.of(part, engine, below), strict=True)
+        found = estimate([number(a) / number(b) for a, b in pairs if number(b)])
+        return f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+    def share_of_call(self, engine: str) -> str:
+        """Return the requests' share of the captured calls, as a cell."""
+        own = self.of("pairs", engine, "captured")
+        shares = [row.io_seconds / row.seconds for row in own]
+        share = statistics.median(shares)
+        return f"{share:.0%}" if share <= 1 else "-"  # the call did not wait for them
+
+
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a table."""
+    rule = "|".join("---" for _ in heads)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (heads, *lines)).replace(
+        "\n", f"\n|{rule}|\n", 1
+    )
+
+
+def engines_table(rows: Rows) -> str:
+    """Engines against the best transform and fio."""
+    heads = (
+        *("engine", "call returns", "durable", "best transform", "fio"),
+        *("engine / best", "fio / best"),
+    )
+    return table(
+        heads,
+        (
+            (
+                engine,
+                rows.time("pairs", engine, "engine", lambda row: row.seconds),
+                *(rows.time("pairs", engine, side) for side in ("engine", "best", "fio")),
+                rows.ratio("pairs", engine, "engine", "best"),
+                rows.ratio("pairs", engine, "fio", "best"),
+            )
+            for engine in rows.engines("pairs")
+        ),
+    )
+
+
+def recorded_table(rows: Rows) -> str:
+    """Replays as recorded against the requests' time in the capture."""
+    sides = ("captured", "as recorded", "with pauses")
+    heads = (
+        *("engine", "of its call", "its requests", "replay", "with pauses"),
+        *("replay / engine", "with pauses / engine"),
+    )
+    return table(
+        heads,
+        (
+            (
+                engine,
+                rows.share_of_call(engine),
+                *(rows.time("pairs", engine, side, requests) for side in sides),
+                *(rows.ratio("pairs", engine, side, "captured", requests) for side in sides[1:]),
+            )
+            for engine in rows.engines("pairs")
+        ),
+    )
+
+
+def memory_table(rows: Rows) -> str:
+    """Memory that was at hand, and memory that was lent."""
+    return table(
+        ("engine", "memory", "its requests", "replay", "kernel, save", "kernel, replay", "ratio"),
+        (
+            (
+                engine,
+                name,
+                *(
+                    rows.time(part, engine, side, number)
+                    for number in (requests, kernel)
+                    for side in ("captured", "as recorded")
+                ),
+                rows.ratio(part, engine, "as recorded", "captured", requests),
+            )
+            for engine in rows.engines("memory")
+            for part, name in (("pairs", "at hand"), ("memory", "taken back"))
+        ),
+    )
+
+
+def fio_table(rows: Rows) -> str:
+    """What each factor does for fio."""
+    parts = list(dict.fromkeys(row.part for row in rows.rows if row.part.startswith("fio ")))
+    return table(
+        ("varied", "fio", "until durable"),
+        (
+            (part.removeprefix("fio ").replace("_", " "), side, rows.time(part, "", side))
+            for part in parts
+            for side in rows.sides(part)
+        ),
+    )
+
+
+def varied_table(rows: Rows, part: str) -> str:
+    """Depths at one size, or sizes at one depth."""
+    sides = rows.sides(part, rows.engines(part)[0])
+    names = sides if part == "depth" else [f"{int(side) >> 10} KiB" for side in sides]
+    depth = ("depth",) if part == "size" else ()
+    return table(
+        ("engine", *depth, *names),
+        (
+            (
+                engine,
+                *(rows.fastest("depth", engine) for _ in depth),
+                *(rows.time(part, engine, side) for side in sides),
+            )
+            for engine in rows.engines(part)
+        ),
+    )
+
+
+def factors_table(rows: Rows, part: str) -> str:
+    """Replays, factor by factor."""
+    engines = rows.engines(part)
+    sides = rows.sides(part, engines[0]) if engines else []
+    lines = [[side, *(rows.time(part, engine, side) for engine in engines)] for side in sides]
+    if part == "restore":
+        fresh = "as recorded, fresh memory"
+        cells = (
+            rows.time(part, engine, fresh, lambda row: row.allocate_seconds) for engine in engines
+        )
+        lines.append(["getting that memory", *cells])
+    return table((part, *engines), lines)
+
+
+def loads_table(rows: Rows) -> str:
+    """The load average of each part."""
+    parts = dict.fromkeys(row.part.split()[0] for row in rows.rows)
+    return table(
+        ("part", "turns", "load"),
+        (
+            (
+                part,
+                str(1 + max(row.turn for row in own)),
+                f"{min(row.load for row in own):.1f} to {max(row.load for row in own):.1f}",
+            )
+            for part in parts
+            for own in [[row for row in rows.rows if row.part.split()[0] == part]]
+        ),
+    )
+
+
+TABLES: dict[str, Callable[[Rows], str]] = {
+    "engines": engines_table,
+    "recorded": recorded_table,
+    "memory": memory_table,
+    "fio": fio_table,
+    "depth": lambda rows: varied_table(rows, "depth"),
+    "size": lambda rows: varied_table(rows, "size"),
+    "save": lambda rows: factors_table(rows, "save"),
+    "restore": lambda rows: factors_table(rows, "restore"),
+    "load": loads_table,
+}
+
+
+def filled(document: str, rows: Rows) -> str:
+    """Return a document with its tables made anew."""
+
+    def made(place: re.Match[str]) -> str:
+        return f"<!-- {place[1]} -->\n{TABLES[place[1]](rows)}\n<!-- end -->"
+
+    return re.sub(r"<!-- (\w+) -->\n.*?<!-- end -->", made, document, flags=re.DOTALL)
+
+
+def main() -> None:
+    """Print the tables, or fill a document."""
+    rows = Rows(tuple(read_rows(Path(sys.argv[1]))))
+    if len(sys.argv) > 2:
+        path = Path(sys.argv[2])
+        path.write_text(filled(path.read_text(), rows))
+        return
+    for name, make in TABLES.items():
+        print(f"{name}:\n\n{make(rows)}\n")
+
+
+if __name__ == "__main__":
+    main()
