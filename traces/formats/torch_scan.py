@@ -52,10 +52,10 @@ class Scan:
 
 
 def scan(file: BinaryIO) -> Scan:
-    """Return what is in an archive of torch.save.
+    """Return what is in an archive of torch.save: a file that begins with `ZIP_MAGIC`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is one of something else.
     """
     found = _by_index(file)
     return found if found is not None else _front_to_back(file)
@@ -136,10 +136,6 @@ def _front_to_back(file: BinaryIO) -> Scan:
             position = end
         if name.startswith(STORAGES) and crc:
             checksums[name[len(STORAGES) :]] = crc
-    if not position and names is None:
-        file.seek(0)
-        if file.read(4) != ZIP_MAGIC:
-            raise ValueError("no archive")
     return Scan(False, names, storages, checksums)
 
 
