@@ -67,13 +67,16 @@ static int64_t cached_pages(uintptr_t address, size_t pages, size_t page_bytes)
 	return cached;
 }
 
-/* The kernel calls every page cached to who neither owns the file nor may write to it. */
+/*
+ * The kernel calls every page cached to who neither owns the file nor may write to it. That is
+ * asked, as root is not always root: in a namespace of users it has no say over others' files.
+ */
 static bool tells_of_cache(int fd)
 {
 	struct stat status;
-	long user = RAW(SYS_geteuid);
 
-	return RAW(SYS_fstat, fd, &status) == 0 && (user == 0 || user == (long)status.st_uid);
+	return (RAW(SYS_fstat, fd, &status) == 0 && RAW(SYS_geteuid) == (long)status.st_uid) ||
+	       RAW(SYS_faccessat2, fd, "", W_OK, AT_EACCESS | AT_EMPTY_PATH) == 0;
 }
 
 /*

@@ -21,6 +21,8 @@ from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Trace
 from tests.tools.command import iotrace
 
+from .preload_job import capture
+
 MAP_LOCKED = 0x2000  # <bits/mman.h>: what others drop from the page cache is not dropped
 PAGE_BYTES = resource.getpagesize()
 # No capability is left: to perf this is any user, to the file system still the owner.
@@ -169,6 +171,25 @@ def test_a_load_of_which_a_part_was_cached_says_how_much(
     assert {path for path, is_look in zip(rows.strings("path"), looks, strict=True) if is_look} == {
         str(weights)
     }
+
+
+@pytest.mark.parametrize(("mode", "looks"), [(0o444, 0), (0o666, 1)])
+def test_root_of_a_namespace_is_told_the_cache_of_what_it_may_write(
+    tmp_path: Path, mode: int, looks: int
+) -> None:
+    """Of a file of others that it may only read, the kernel calls every page cached."""
+    alone = ("unshare", "--user", "--map-root-user")
+    if os.getuid() or subprocess.run([*alone, "true"], capture_output=True).returncode:
+        pytest.skip("giving a file away needs root, and namespaces of users may be refused")
+    (tmp_path / "theirs").write_bytes(bytes(PAGE_BYTES))
+    (tmp_path / "theirs").chmod(mode)
+    os.chown(tmp_path / "theirs", 1000, 1000)
+    code = "import mmap; f = open('theirs'); mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)"
+    job = f"cd '{tmp_path}'; exec '{sys.executable}' -S -c \"{code}\""
+    captured = capture([*alone, "sh", "-c", job], tmp_path / "logs")
+    assert captured.done.returncode == 0, captured.done.stderr
+    texts = [log.text(row) for log in captured.logs for row in log.rows("counter").tolist()]
+    assert texts.count(b"mapped_cached_bytes") == looks
 
 
 def test_what_came_too_fast_is_counted() -> None:
