@@ -20,6 +20,7 @@ struct open_file ignored_file = {.kind = FILE_IGNORED};
 struct open_file other_file = {.kind = FILE_OTHER};
 static struct open_file unknown_file = {.kind = FILE_UNKNOWN};
 static struct open_file unseen_file = {.kind = FILE_UNSEEN};
+static struct open_file paused_file = {.kind = FILE_OTHER}; /* of a hook's own, used while paused */
 
 static struct {
 	_Atomic(entry *) pages[PAGES];
@@ -244,7 +245,9 @@ struct open_file *descriptor_file(int fd)
 
 	if (unlikely(table.has_guests) && log_is_borrowed())
 		return resolve(fd);
-	return likely(file != NULL) ? file : resolve(fd);
+	if (likely(file != NULL))
+		return file;
+	return this_thread.paused > 0 ? &paused_file : resolve(fd);
 }
 
 void descriptors_have_guests(void)

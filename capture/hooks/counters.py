@@ -19,8 +19,9 @@ or, where the name ends in `_ns`, nanoseconds.
 | `writeback_bytes` | file | of these, on their way |
 
 Those of files have a `path`: the file that is saved or loaded, or the folder, for the sum of the
-files in it. To ask for them takes an open of each file, which is no request of the job and not in
-the trace. Kernels before 6.5 tell `cached_bytes` only. They are left out:
+files in it; at the begin of a save there are none. To ask for them takes an open of each file,
+which is no request of the job and not in the trace. Kernels before 6.5 tell `cached_bytes` only.
+They are left out:
 
 - of a folder with many files, and on those kernels of more than 64 MiB: the job would wait for it;
 - where one of the files is not the user's: the kernel does not tell, or calls all of it cached;
@@ -66,15 +67,17 @@ class Counters:
         self._emitter = emitter
         self._libc = ctypes.CDLL(None)  # the lock of the interpreter is let go meanwhile
 
-    def emit(self, span: Span) -> None:
+    def emit(self, span: Span, begins: bool) -> None:
         """Write the values of this moment; those that cannot be read are left out."""
         try:
-            self._emit(span)
+            self._emit(span, begins)
         except Exception:
             return
 
-    def _emit(self, span: Span) -> None:
+    def _emit(self, span: Span, begins: bool) -> None:
         now_ns, path = monotonic_ns(), span.target.path
+        if begins and span.op != "load":
+            path = None  # nothing is in the file yet, and an open may be a round trip
         self._emitter.pause()
         try:
             values = self._process()

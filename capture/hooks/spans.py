@@ -184,7 +184,7 @@ class Spans:
             self._number(span, step)
         if outer is None and span not in self._steps:
             self._steps.append(span)
-            self._counters.emit(span)
+            self._counters.emit(span, begins=True)
 
     def suspend(self, span: Span) -> None:
         """Take this thread out of a span that goes on, and of those inside it.
@@ -206,7 +206,7 @@ class Spans:
         if span.outer is None and span.step is not None:
             self._steps.remove(span)
             self.emitter.emit(span.start_ns, monotonic_ns(), span.row_head("span") + "}")
-            self._counters.emit(span)
+            self._counters.emit(span, begins=False)
 
     def _number(self, span: Span, step: int | None) -> None:
         if span.outer is not None:
