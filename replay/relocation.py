@@ -135,16 +135,19 @@ class Relocation:
     def _split_moved(
         self, extents: Ints, file: npt.NDArray[np.integer], offset: Ints, length: Ints
     ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        entries = self.entries
         first = self.place(file, offset).clip(0)
         count = (self.place(file, offset + length - 1) - first + 1).clip(0)
-        owner = np.repeat(np.arange(len(file)), count)
-        rows = self.entries.take(spread(first, count))
-        start = np.maximum(rows["offset"], offset[owner])
-        end = np.minimum(rows["offset"] + rows["length"], (offset + length)[owner])
-        keep = (rows["file"] == file[owner]) & (end > start)
-        rows, owner, start, end = rows.compress(keep), owner[keep], start[keep], end[keep]
-        to_offset = rows["to_offset"] + start - rows["offset"]
-        return extents[owner], start, end - start, rows["to_file"].astype(np.int64), to_offset
+        owner, at = np.repeat(np.arange(len(file)), count), spread(first, count)
+        ends = entries["offset"] + entries["length"]
+        start = np.maximum(entries["offset"][at], offset[owner])
+        end = np.minimum(ends[at], (offset + length)[owner])
+        keep = (entries["file"][at] == file[owner]) & (end > start)
+        if not keep.all():
+            owner, at, start, end = owner[keep], at[keep], start[keep], end[keep]
+        shift = entries["to_offset"] - entries["offset"]
+        to_file = entries["to_file"].astype(np.int64)
+        return extents[owner], start, end - start, to_file[at], start + shift[at]
 
     def joined(self) -> "Relocation":
         """Return the same map with entries that go on where the one before ends made one."""
