@@ -137,9 +137,11 @@ def _renews_name(requests: Rows) -> Mask:
 
 def _reads_holes(requests: Rows, pieces: Rows) -> Mask:
     """Return which reads find zeros: only a write behind these may have made the file so long."""
-    first, count = requests["first_piece"], requests["piece_count"]
+    reads = requests["piece_count"] > 0  # others have no first piece
+    first, count = requests["first_piece"][reads], requests["piece_count"][reads]
     holes = np.concatenate([[0], np.cumsum(pieces["file"] == HOLE)])
-    return np.asarray(holes[first + count] > holes[first])
+    reads[reads] = holes[first + count] > holes[first]
+    return np.asarray(reads)
 
 
 def _is_global(requests: Rows) -> Mask:

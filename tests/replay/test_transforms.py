@@ -9,15 +9,18 @@ from iotrace.replay.job import Op
 from iotrace.replay.loop import resident_bytes
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
+from iotrace.replay.schedule import schedule
 from iotrace.replay.session import replay
 from iotrace.replay.sketch import listing, sketch
 from iotrace.replay.target import probe_target
+from iotrace.replay.transforms.aggregate import Aggregate
 from iotrace.replay.transforms.broadcast import Broadcast
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
 from iotrace.replay.transforms.preallocate import Preallocate
 from iotrace.replay.transforms.reorder import Reorder
+from iotrace.replay.transforms.select import Select
 from iotrace.traces.errors import PlanError
 
 NOTHING = RecordedSummary(0, 0, 0, 0, 0, 0.0, 0.0)
@@ -120,3 +123,17 @@ def test_allocated_files_end_where_they_ended(tmp_path: Path) -> None:
         outcome = replay(plan, NOTHING, ReplayOptions(root=tmp_path, verify=True))
         assert outcome.errors == ()
         assert outcome.verified is True
+
+
+def test_a_sync_needs_no_pieces_where_others_have_gone() -> None:
+    """What moves no bytes may stand anywhere: its first piece means nothing."""
+    plan = sketch("""
+    read c 700 1500 -> 0
+    read a 0 1500
+    write c 4511 1500
+    read c 1024 3000 -> 3000
+    sync a""")
+    for transform in (Select(ops=("read",)), Broadcast(), Aggregate("rank")):
+        plan = transform(plan)
+    plan.validate()
+    assert len(schedule(plan).job.requests) == len(plan.requests)
