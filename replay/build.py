@@ -9,6 +9,7 @@ from iotrace.replay.barriers import OVERTAKEN, find_barriers
 from iotrace.replay.content import find_content
 from iotrace.replay.file_table import FileTable, Naming
 from iotrace.replay.files import describe_files
+from iotrace.replay.grouping import grouped
 from iotrace.replay.instances import Instances, find_instances
 from iotrace.replay.job import MAX_OFFSET_BYTES, Op, SyncKind
 from iotrace.replay.plan import Applied, Note, Plan, Stream
@@ -65,26 +66,30 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
     requests = _requests(recorded, instances, rows, namings, handles, flags)
     streams = _number_streams(recorded, rows, requests, hosts_of(trace))
     is_new = (requests["op"] == Op.OPEN) & (namings[3] > 0)
-    content = find_content(requests, _moved(recorded, rows), is_new, table.file_count)
-    notes = [*recorded.notes, *content.notes]
+    moved = _moved(recorded, rows)
+    barriers_ns, overtaken = find_barriers(trace, recorded)
+    barriers_ns = barriers_ns - recorded.start_ns[max(rows[0], -1 - rows[0])]
+    left_out = recorded.notes
+    del recorded, instances, rows, namings, handles, flags  # the most of the memory by now
+    content = find_content(requests, moved, is_new, table.file_count)
+    notes = [*left_out, *content.notes]
     notes += [Note(what, count) for what, count in sorted(table.surprises.items())]
     before = int((requests["source_row"] < 0).sum())
     if before:
         notes.append(Note("opens added, of files open before the trace began", before))
-    barriers_ns, overtaken = find_barriers(trace, recorded)
     if overtaken:
         notes.append(Note(OVERTAKEN, overtaken))
     relocation = Relocation()
     paths = tuple(table.paths)
     return Plan(
-        files=describe_files(content.requests, paths, content.initial_bytes, relocation),
+        files=describe_files(requests, paths, content.initial_bytes, relocation),
         paths=paths,
         streams=streams,
-        requests=content.requests,
+        requests=requests,
         pieces=content.pieces,
         relocation=relocation,
         history=(Applied("recorded", (("layer", layer),), tuple(notes)),),
-        barriers_ns=barriers_ns - recorded.start_ns[max(rows[0], -1 - rows[0])],
+        barriers_ns=barriers_ns,
     )
 
 
@@ -276,7 +281,7 @@ def _number_streams(
     requests["stream"] = stream
     start_ns, end_ns = recorded.start_ns[source], recorded.end_ns[source]
     requests["due_ns"] = _span(start_ns, start_ns[:1])
-    order = np.argsort(stream, kind="stable")
+    order = grouped(stream)
     same = np.concatenate([[False], np.diff(stream[order]) == 0])
     gap = np.where(same, _span(start_ns[order], np.roll(end_ns[order], 1)), 0)
     requests["think_ns"][order] = gap

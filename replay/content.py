@@ -17,6 +17,7 @@ from iotrace.replay.coverage import (
     make_events,
 )
 from iotrace.replay.files import growth_of, resets_of, zeroes_of
+from iotrace.replay.grouping import first_of_each, grouped
 from iotrace.replay.job import PIECE, Op
 from iotrace.replay.pieces import HOLE, PAST_END, Ints, Rows, make_pieces
 from iotrace.replay.plan import Note
@@ -26,9 +27,8 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """Requests with their pieces, and the recorded bytes each file must have before."""
+    """The pieces of requests, and the recorded bytes each file must have before."""
 
-    requests: Rows
     pieces: Rows
     initial_bytes: Ints
     notes: tuple[Note, ...]
@@ -41,12 +41,11 @@ def find_content(requests: Rows, moved: Ints, is_new: Mask, file_count: int) -> 
     transfer that was short for another reason moves what it moved.
 
     Args:
-        requests: ROW rows in order of issue.
+        requests: ROW rows in order of issue; their lengths and pieces are set.
         moved: bytes each moved.
         is_new: opens that are known to make their file.
         file_count: number of files.
     """
-    requests = requests.copy()
     reads = requests["op"] == Op.READ
     data = reads | (requests["op"] == Op.WRITE)
     short = reads & (moved < requests["length"])
@@ -56,24 +55,24 @@ def find_content(requests: Rows, moved: Ints, is_new: Mask, file_count: int) -> 
     requests["may_be_short"] = at_end
     unwritten = find_unwritten(_events(requests, moved, is_new), file_count)
     initial_bytes = np.maximum(unwritten.initial_bytes, _appended_to(requests, file_count))
-    requests, pieces = _with_pieces(requests, moved, unwritten)
+    pieces = _set_pieces(requests, moved, unwritten)
     early = int((short & ~at_end).sum())
     notes = (Note("reads that got less than asked before the end of the file", early),)
-    return Content(requests, pieces, initial_bytes, notes if early else ())
+    return Content(pieces, initial_bytes, notes if early else ())
 
 
 def _are_at_end(requests: Rows, moved: Ints, short: Mask) -> Mask:
     """Return which short reads found the end of their file."""
     at_end = np.zeros(len(requests), np.bool_)
-    ends = requests["offset"] + moved
-    grows = np.where(requests["op"] == Op.READ, ends, growth_of(requests))
-    resets = resets_of(requests)
     asked = np.unique(requests["file"][short])
-    rows = np.flatnonzero(np.isin(requests["file"], asked) & (requests["file"] >= 0))
-    rows = rows[np.argsort(requests["file"][rows], kind="stable")]
-    for own in np.split(rows, np.flatnonzero(np.diff(requests["file"][rows])) + 1):
-        sizes = _sizes_before(grows[own], resets[own], requests["op"][own] == Op.READ)
-        at_end[own] = short[own] & (ends[own] >= sizes)
+    index = np.flatnonzero(np.isin(requests["file"], asked) & (requests["file"] >= 0))
+    index = index[grouped(requests["file"][index])]
+    rows = requests.take(index)
+    reads, resets, ends = rows["op"] == Op.READ, resets_of(rows), rows["offset"] + moved[index]
+    grows = np.where(reads, ends, growth_of(rows))
+    for own in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows["file"])) + 1):
+        sizes = _sizes_before(grows[own], resets[own], reads[own])
+        at_end[index[own]] = short[index[own]] & (ends[own] >= sizes)
     return at_end
 
 
@@ -98,13 +97,17 @@ def _sizes_before(grows: Ints, resets: Mask, reads: Mask) -> Ints:
 
 
 def _events(requests: Rows, moved: Ints, is_new: Mask) -> Rows:
-    kind = np.full(len(requests), -1)
+    """Return what happens to the bytes of the files that are read."""
+    kind = np.full(len(requests), -1, np.int8)
     kind[requests["op"] == Op.READ] = READ
     kind[requests["op"] == Op.WRITE] = WRITE
     kind[(kind >= 0) & (moved == 0)] = -1
     kind[resets_of(requests) | is_new] = CUT
     kind[zeroes_of(requests)] = ZERO
-    chosen = np.flatnonzero((kind >= 0) & (requests["file"] >= 0))
+    is_read = np.zeros(int(requests["file"].max(initial=-1)) + 2, np.bool_)  # the last: no file
+    is_read[requests["file"][kind == READ]] = True
+    is_read[-1] = False
+    chosen = np.flatnonzero((kind >= 0) & is_read[requests["file"]])
     rows = requests.take(chosen)
     end = rows["offset"] + np.where(rows["op"] == Op.ALLOCATE, rows["length"], moved[chosen])
     end = np.where(rows["op"] == Op.TRUNCATE, rows["length"], end)
@@ -120,14 +123,15 @@ def _appended_to(requests: Rows, file_count: int) -> Ints:
     sizes = np.zeros(file_count, np.int64)
     matters = (requests["op"] == Op.WRITE) | resets_of(requests)
     rows = requests.compress(matters & (requests["file"] >= 0))
-    files, first = np.unique(rows["file"], return_index=True)
+    files, first = first_of_each(rows["file"])
     rows = rows.take(first)
     appended = (rows["op"] == Op.WRITE) & appends[rows["handle"].clip(0)]
     sizes[files[appended]] = rows["offset"][appended]
     return sizes
 
 
-def _with_pieces(requests: Rows, moved: Ints, unwritten: Unwritten) -> tuple[Rows, Rows]:
+def _set_pieces(requests: Rows, moved: Ints, unwritten: Unwritten) -> Rows:
+    """Return the pieces of requests, which index them from now on."""
     data = np.flatnonzero(np.isin(requests["op"], (Op.READ, Op.WRITE)))
     holed = np.array(sorted({index for index, _, _ in unwritten.holes}), np.int64)
     plain = data[~np.isin(data, holed)]
@@ -145,11 +149,10 @@ def _with_pieces(requests: Rows, moved: Ints, unwritten: Unwritten) -> tuple[Row
     order = np.argsort(owners, kind="stable")  # of one request: its bytes, then what lacked
     order = order[line["length"][order] > 0]
     owners, line = owners[order], line.take(order)
-    requests["first_piece"][data] = np.searchsorted(owners, data)
-    requests["piece_count"][data] = np.searchsorted(owners, data, "right") - np.searchsorted(
-        owners, data
-    )
-    return requests, line
+    counts = np.bincount(owners, minlength=len(requests))[data]
+    requests["first_piece"][data] = np.cumsum(counts) - counts
+    requests["piece_count"][data] = counts
+    return line
 
 
 def _split_at_holes(

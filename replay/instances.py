@@ -43,7 +43,7 @@ def find_instances(recorded: Recorded) -> Instances:
     last fitting one.
     """
     rows = np.flatnonzero(np.isin(recorded.op, BY_HANDLE))
-    rows = rows[np.lexsort((rows, recorded.key[rows]))]
+    rows = rows[np.argsort(recorded.key[rows], kind="stable")]
     of_row = np.full(len(recorded), -1, np.int64)
     if not len(rows):
         return Instances(of_row, np.zeros(0, np.int64), np.zeros(0, np.bool_))

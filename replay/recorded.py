@@ -114,7 +114,7 @@ def recorded_requests(trace: Trace) -> Recorded:
         raise PlanError(TENSORS_ALONE if tensors_alone else NOTHING_TO_REPLAY)
 
     row = np.flatnonzero(keep)
-    row = row[np.lexsort((row, trace.ints("seq")[row], trace.ints("start_ns")[row]))]
+    row = row[np.lexsort((trace.ints("seq")[row], trace.ints("start_ns")[row]))]
     process = trace.ints("process")
     key = (process << 32) | np.where(file >= 0, file, 2**31 + path.clip(0))
     recorded = Recorded(

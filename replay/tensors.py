@@ -39,10 +39,10 @@ def plan_from_tensors(trace: Trace) -> Plan:
         notes.append(Note("tensors in another's storage, moved with it", shared))
     relocation = Relocation()
     return Plan(
-        files=describe_files(content.requests, paths, content.initial_bytes, relocation),
+        files=describe_files(requests, paths, content.initial_bytes, relocation),
         paths=paths,
         streams=streams,
-        requests=content.requests,
+        requests=requests,
         pieces=content.pieces,
         relocation=relocation,
         history=(Applied("recorded", (("layer", "tensor"),), (*notes, *content.notes)),),
