@@ -9,6 +9,7 @@ from iotrace.replay.executors.posix import PosixExecutor
 from iotrace.replay.executors.uring import UringExecutor
 from iotrace.replay.loop import probe_uring
 from iotrace.replay.schedule import TIMINGS
+from iotrace.replay.source import SOURCES
 from iotrace.traces.errors import PlanError, ReplayError
 
 MAX_ROUND_TRIP_SECONDS = 1.0
@@ -36,6 +37,8 @@ class ReplayOptions:
             workers are given up on.
         allocate: `fresh`: time apart how long the kernel takes to give the memory that loads read
             into; `pooled`: it is there.
+        source: of SOURCES: time apart how long what is saved takes from there to pinned memory;
+            None: it is there.
         round_trip_seconds: how much longer each request takes, to see what a network file system
             would make of it; such results are simulated.
         timing: `asap`, `think` or `recorded`, see `schedule`.
@@ -58,6 +61,7 @@ class ReplayOptions:
     workers: int | None = None
     timeout_seconds: float = 300.0
     allocate: str = "pooled"
+    source: str | None = None
     round_trip_seconds: float = 0.0
     timing: str = "asap"
     time_scale: float = 1.0
@@ -88,6 +92,7 @@ class ReplayOptions:
             ),
             (self.workers is None or self.workers >= 1, "--workers must be at least 1"),
             (self.allocate in ALLOCATIONS, f"--allocate must be {' or '.join(ALLOCATIONS)}"),
+            (self.source in (None, *SOURCES), f"--source must be {' or '.join(SOURCES)}"),
             (self.timeout_seconds > 0, "--timeout must be more than 0"),
             (
                 0 <= self.round_trip_seconds <= MAX_ROUND_TRIP_SECONDS,

@@ -22,7 +22,14 @@ from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.version import tool_version
 from iotrace.traces.words import sized
 
-_TIMES = ("write_seconds", "read_seconds", "drain_seconds", "durable_seconds", "allocate_seconds")
+_TIMES = (
+    "source_seconds",
+    "write_seconds",
+    "read_seconds",
+    "drain_seconds",
+    "durable_seconds",
+    "allocate_seconds",
+)
 _RECORDING = "the recording: "
 _RANGED = (Op.READ, Op.WRITE, Op.ALLOCATE, Op.TRUNCATE, Op.SYNC)
 
@@ -77,6 +84,8 @@ class Repetition:
         report: what the executor did.
         allocate_seconds: of taking the memory that loads read into, in the slowest worker; 0 for
             memory that was there before.
+        source_seconds: of copying what is saved from its source to pinned memory, in the slowest
+            worker; 0: not asked.
         lateness_us: percentiles of how long after its time a request started; None: as soon as
             possible.
         staged: whether the requests were issued in another place than the files belong to.
@@ -92,6 +101,7 @@ class Repetition:
     prepared: Prepared
     report: LoopReport
     allocate_seconds: float = 0.0
+    source_seconds: float = 0.0
     lateness_us: dict[str, float] | None = None
     staged: bool = False
     failed: bool = False

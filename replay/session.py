@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 
 from iotrace.replay.across import run_across
-from iotrace.replay.allocation import allocate, loaded_bytes
 from iotrace.replay.executors.executor import Executor, LoopOptions, Run
 from iotrace.replay.fold import Fold, fold
 from iotrace.replay.group import Group, Solo, once
@@ -25,6 +24,7 @@ from iotrace.replay.measure import (
     phase_seconds,
 )
 from iotrace.replay.memory import TAPE_BYTES, affordable_landing_bytes
+from iotrace.replay.memory_phases import MemoryPhases, MemorySeconds
 from iotrace.replay.options import ReplayOptions, choose_executor
 from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared, prepare, steady_files
@@ -191,11 +191,10 @@ class _Session:
             stop_on_error=self.options.stop_on_error,
             round_trip_ns=round(self.options.round_trip_seconds * 1e9),
         )
-        fresh_bytes = loaded_bytes(self.plan.requests, self.plan.streams)
-        if self.options.allocate != "fresh":
-            fresh_bytes[:] = 0
+        fresh = self.options.allocate == "fresh"
+        memory = MemoryPhases.of(self.plan, fresh, self.options.source)
         if self.group.size > 1:
-            seconds = allocate(int(fresh_bytes[folded.worker == self.group.rank].sum()))
+            seconds = memory.spend(folded.worker == self.group.rank, self.group.rank)
             run = run_across(
                 self.group,
                 self.executor,
@@ -206,7 +205,8 @@ class _Session:
                 options,
                 self.options.timeout_seconds,
             )
-            return replace(run, allocate_seconds=max(self.group.gather(seconds))), prepared
+            slowest = MemorySeconds.slowest(self.group.gather(seconds))
+            return replace(run, memory=slowest), prepared
         run = run_in_workers(
             self.executor,
             job.job,
@@ -215,7 +215,7 @@ class _Session:
             self.workspace.fd,
             options,
             self.options.timeout_seconds,
-            fresh_bytes,
+            memory,
             report,
         )
         return run, prepared
@@ -344,5 +344,6 @@ def _measure(
         sync_seconds=sync_seconds,
         prepared=prepared,
         report=run.report,
-        allocate_seconds=run.allocate_seconds,
+        allocate_seconds=run.memory.allocate,
+        source_seconds=run.memory.source,
     )

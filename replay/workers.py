@@ -17,16 +17,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
 
-from iotrace.replay.allocation import allocate
 from iotrace.replay.executors.executor import Executor, LoopOptions, LoopReport, Run
 from iotrace.replay.fold import Fold
 from iotrace.replay.job import Job, check_job
 from iotrace.replay.loop import SharedRun, Tape
-from iotrace.replay.pieces import Ints
+from iotrace.replay.memory_phases import MemoryPhases, MemorySeconds
 from iotrace.traces.errors import IotraceError, ReplayError
 
 _LOOK_SECONDS = 0.1
@@ -45,6 +45,7 @@ class _Task:
     tape: Tape
     root_fd: int
     options: LoopOptions
+    ready: Callable[[], MemorySeconds]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class _Answer:
     """What one worker tells of it."""
 
     report: LoopReport
-    allocate_seconds: float
+    memory: MemorySeconds
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def run_in_workers(
     root_fd: int,
     options: LoopOptions,
     patience_seconds: float,
-    allocate_bytes: Ints,
+    memory: MemoryPhases,
     report: Callable[[int], None] = lambda done: None,
 ) -> Run:
     """Run `job` in one process per worker of `fold`; see Executor.run.
@@ -86,7 +87,7 @@ def run_in_workers(
         options: how to run it.
         patience_seconds: most time without any request completed, recorded pauses beside. Then,
             and when a worker is lost, nothing more is started, and `Run.failures` tells.
-        allocate_bytes: per stream, memory to take from the kernel before the run, timed apart.
+        memory: what each worker does before the run, timed apart.
         report: called now and then with how many requests are complete.
 
     Raises:
@@ -100,8 +101,9 @@ def run_in_workers(
         with _signals_held():
             for number, name in enumerate(fold.names):
                 share = fold.share(job, number)
-                task = _Task(executor, share, tape, root_fd, replace(options, shared=shared))
-                workers.append(_start(task, int(allocate_bytes[fold.worker == number].sum()), name))
+                ready = partial(memory.spend, fold.worker == number, number)
+                how = replace(options, shared=shared)
+                workers.append(_start(_Task(executor, share, tape, root_fd, how, ready), name))
         patience = patience_seconds + longest_pause_seconds(job)
         answers, failures = _Watch(shared, patience, report).collect(workers)
     except BaseException:
@@ -115,9 +117,9 @@ def run_in_workers(
         lost = (shared.timings["end_ns"] == 0) & (shared.timings["result"] == 0)
         shared.timings["result"][lost] = -errno.ECANCELED
     shared.timings.flags.writeable = False
-    slowest_seconds = max((one.allocate_seconds for one in runs), default=0.0)
+    slowest = MemorySeconds.slowest(one.memory for one in runs)
     joined = join_reports([one.report for one in runs])
-    return Run(shared.timings, joined, tuple(failures), slowest_seconds)
+    return Run(shared.timings, joined, tuple(failures), slowest)
 
 
 @contextmanager
@@ -141,7 +143,7 @@ def _signals_held() -> Iterator[None]:
         signal.raise_signal(came[0])
 
 
-def _start(task: _Task, allocate_bytes: int, name: str) -> _Worker:
+def _start(task: _Task, name: str) -> _Worker:
     reader, writer = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -150,7 +152,7 @@ def _start(task: _Task, allocate_bytes: int, name: str) -> _Worker:
         return _Worker(pid, reader, name)
     try:
         _settle_in(parent)
-        _answer(writer, task, allocate_bytes)
+        _answer(writer, task)
     finally:
         os._exit(1)
 
@@ -166,10 +168,10 @@ def _settle_in(parent: int) -> None:
         os._exit(1)
 
 
-def _answer(writer: int, task: _Task, allocate_bytes: int) -> NoReturn:
+def _answer(writer: int, task: _Task) -> NoReturn:
     answer: _Answer | IotraceError
     try:
-        seconds = allocate(allocate_bytes)
+        seconds = task.ready()
         run = task.executor.run(task.share, task.tape, task.root_fd, task.options)
         answer = _Answer(run.report, seconds)
     except IotraceError as error:

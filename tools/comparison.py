@@ -185,6 +185,10 @@ def _times(outcome: Outcome) -> Iterator[Cells]:
         written = (recorded.bytes_written, done.bytes_written)
         seconds = [one.write_seconds for one in runs]
         durable = [one.durable_seconds for one in runs]
+        copied = [one.source_seconds for one in runs]
+        if any(copied):
+            yield _time("copy from source", None, copied)
+            yield _rate("", written, None, copied)
         drained = [one.drain_seconds for one in runs]
         label = "write, staged" if any(drained) else "write, completed"
         yield _time(label, recorded.write_seconds, seconds)

@@ -13,6 +13,7 @@ from iotrace.traces.metadata import Metadata
 from iotrace.traces.words import plural
 
 TIMES = {
+    "source_seconds": "copy from source",
     "write_seconds": "write, completed",
     "drain_seconds": "drain",
     "durable_seconds": "write, durable",

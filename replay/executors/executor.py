@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.job import Job
+from iotrace.replay.memory_phases import MemorySeconds
 
 if TYPE_CHECKING:
     from iotrace.replay.loop import SharedRun, Tape
@@ -100,13 +101,13 @@ class Run:
         timings: one TIMING row per request, in the job's order.
         report: of the executor; of all workers together.
         failures: workers that were lost or given up on, one sentence each.
-        allocate_seconds: of taking the memory that is read into, in the slowest worker.
+        memory: what was spent in memory before, in the slowest worker.
     """
 
     timings: npt.NDArray[np.void]
     report: LoopReport
     failures: tuple[str, ...] = ()
-    allocate_seconds: float = 0.0
+    memory: MemorySeconds = field(default_factory=MemorySeconds)
 
 
 class Executor(Protocol):

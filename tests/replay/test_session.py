@@ -185,7 +185,7 @@ def test_the_object_of_a_replay_has_the_documented_keys(tmp_path: Path) -> None:
     assert set(result["planned"]) == totals | {"padding_bytes"}
     assert set(result["replayed"]) == totals | {
         "padding_bytes", "write_seconds", "read_seconds", "drain_seconds", "durable_seconds",
-        "latency_us", "allocate_seconds", "lateness_us", "copied_bytes",
+        "latency_us", "source_seconds", "allocate_seconds", "lateness_us", "copied_bytes",
     }  # fmt: skip
     assert set(result["replayed"]["latency_us"]) == {"p50", "p99", "max"}
     assert result["recorded"]["data_requests"] == 8

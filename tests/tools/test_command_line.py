@@ -14,9 +14,10 @@ import typer
 from iotrace.replay.build import LAYERS
 from iotrace.replay.options import ALLOCATIONS, EXECUTORS
 from iotrace.replay.schedule import TIMINGS
+from iotrace.replay.source import SOURCES
 from iotrace.replay.transforms.aggregate import LAYOUTS
 from iotrace.tools import cli
-from iotrace.tools.panels.run import AllocateName, ExecutorName, TimingName
+from iotrace.tools.panels.run import AllocateName, ExecutorName, SourceName, TimingName
 from iotrace.tools.panels.shape import LayerName, LayoutName
 
 from .command import COLUMNS, IOTRACE, assert_fits, assert_one_line_error, iotrace
@@ -181,6 +182,7 @@ def test_a_root_that_is_not_there_is_refused(verb: str, small_trace: Path, tmp_p
     [
         (ExecutorName, EXECUTORS),
         (AllocateName, ALLOCATIONS),
+        (SourceName, SOURCES),
         (TimingName, TIMINGS),
         (LayerName, LAYERS),
         (LayoutName, LAYOUTS),

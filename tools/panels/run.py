@@ -29,6 +29,13 @@ class AllocateName(StrEnum):
     FRESH = "fresh"
 
 
+class SourceName(StrEnum):
+    """Where what saves write comes from."""
+
+    HOST = "host"
+    CUDA = "cuda"
+
+
 class TimingName(StrEnum):
     """When requests start."""
 
@@ -88,6 +95,13 @@ class RunPanel:
             "which is timed apart."
         ),
     ] = AllocateName.POOLED
+    source: Annotated[
+        SourceName | None,
+        Option(
+            help="Memory that saves are copied from to pinned memory first, timed apart.",
+            show_default="none, it is there",
+        ),
+    ] = None
     repeat: Annotated[int, Option(metavar="N", min=1, help="Runs; several after a warm-up.")] = 1
     warm: Annotated[bool, Option("--warm", help="Leave files in the page cache before reads.")] = (
         False
@@ -140,9 +154,10 @@ def replay_options(run: RunPanel, place: PlacePanel, needed: str | None = None) 
             (run.verify, "--verify"),
             (place.keep, "--keep"),
             (place.stage is not None, "--stage"),
+            (run.source is not None, "--source"),
         ):
             if given:
-                raise PlanError(f"{asked} writes no files; leave out {option}")
+                raise PlanError(f"{asked} touches no file and no memory; leave out {option}")
     executor = run.executor.value if run.executor else needed or ExecutorName.IO_URING.value
     if not dry and needed is not None and executor != needed:
         raise PlanError(f"--as is done by --executor {needed}; leave out --executor {executor}")
@@ -154,6 +169,7 @@ def replay_options(run: RunPanel, place: PlacePanel, needed: str | None = None) 
         workers=run.workers,
         timeout_seconds=run.timeout or ReplayOptions.timeout_seconds,
         allocate=run.allocate.value,
+        source=run.source.value if run.source else None,
         round_trip_seconds=run.rtt or 0.0,
         timing=run.timing.value,
         time_scale=run.time_scale,
