@@ -45,6 +45,8 @@ def duration_option(*, help: str, default: str) -> Any:
     return typer.Option(parser=parse_duration, metavar="TIME", help=help, show_default=default)
 
 
-def root_option(help: str) -> Any:
+def root_option(help: str, default: bool | str = True) -> Any:
     """Return the option that names a folder that is there."""
-    return typer.Option(metavar="DIR", exists=True, file_okay=False, help=help)
+    return typer.Option(
+        metavar="DIR", exists=True, file_okay=False, help=help, show_default=default
+    )

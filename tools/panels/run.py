@@ -131,7 +131,7 @@ class PlacePanel:
     ] = Path(".")
     stage: Annotated[
         Path | None,
-        root_option("Stage in DIR, which is fast, then drain what was written to --root."),
+        root_option("Stage in DIR, which is fast, then drain what was written to --root.", "none"),
     ] = None
     keep: Annotated[bool, Option("--keep", help="Leave the replayed files there.")] = False
 
