@@ -12,6 +12,11 @@ def say_next(*words: str) -> None:
     print(f"iotrace: next: {shlex.join(['iotrace', *words])}", file=sys.stderr)
 
 
+def requests_of_tensors(location: str) -> tuple[str, ...]:
+    """Return the command that makes requests of a trace of tensors alone."""
+    return ("replay", location, "--layer", "tensor", "-o", free_name("result.parquet"))
+
+
 def root_words(root: Path) -> tuple[str, ...]:
     """Return the option that names `root`, where it is not what is meant without."""
     return () if str(root) == "." else ("--root", str(root))

@@ -31,6 +31,7 @@ from iotrace.traces.metadata import Metadata
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.summary import (
     ALIGNMENT_BYTES,
+    TENSORS_ALONE,
     SizeBucket,
     Summary,
     Traffic,
@@ -141,6 +142,9 @@ def print_overview(terminal: Terminal, overview: Overview) -> None:
         terminal.print()
         print_problems(terminal, "NOT AS ASKED when it was replayed", overview.replayed.problems)
     terminal.print()
+    if not summary.requests and summary.tensors:
+        print_facts(terminal, [("requests", f"none: {TENSORS_ALONE}")])
+        return
     _print_transfers(terminal, overview)
     if summary.data_requests:
         terminal.print()

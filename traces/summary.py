@@ -12,6 +12,7 @@ from iotrace.traces.phases import Phase, PhaseArray, chosen_seconds, ends_ns, ph
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
+TENSORS_ALONE = "the trace holds tensors and no requests"
 ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
 
 
@@ -131,6 +132,13 @@ def summarize(trace: Trace) -> Summary:
         read_seconds=chosen_seconds(requests, phase == Phase.LOAD),
         problems=tuple(trace.metadata.completeness.problems()),
     )
+
+
+def has_tensors_alone(trace: Trace) -> bool:
+    """Return whether a trace tells tensors, as that of a checkpoint does, and no request."""
+    layers = (("tensor",), REQUEST_LAYERS)
+    tensors, requests = (bool(trace.row_mask(layer=one).any()) for one in layers)
+    return tensors and not requests
 
 
 def traffic_of(trace: Trace, op: str) -> Traffic:

@@ -151,6 +151,20 @@ def test_a_trace_without_requests_is_shown(make_trace: Make) -> None:
         done = iotrace("show", make_trace(rows, name=f"{len(rows)}.parquet"))
         assert done.returncode == 0, done.stderr
         assert_fits(done.stdout)
+        assert ("--layer tensor" in done.stderr) is (rows is only_tensors)
+        assert ("bandwidth" in done.stdout) is (rows is not only_tensors)
+
+
+def test_what_a_trace_of_tensors_alone_is_good_for_is_said(
+    make_trace: Make, tmp_path: Path
+) -> None:
+    """A sweep has no --layer; the command that is named makes what it sweeps."""
+    trace = make_trace([row for row in checkpoint_rows() if row.layer == "tensor"])
+    refused = iotrace("sweep", trace, "--root", tmp_path, "--budget", "1s")
+    assert_one_line_error(refused, 2, f"`iotrace replay {trace} --layer tensor -o result.parquet`")
+    made = iotrace("replay", trace, "--layer", "tensor", "-o", "result.parquet", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert "1 save, 1 load" in iotrace("show", tmp_path / "result.parquet").stdout
 
 
 def test_a_trace_without_tensors_says_so_when_they_are_asked_for(make_trace: Make) -> None:

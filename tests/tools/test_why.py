@@ -11,7 +11,7 @@ import pytest
 from iotrace.replay.probe import Capability, ProbePoint, probe
 from iotrace.replay.probe_cache import load_probe, save_probe
 from iotrace.tools.render import format_seconds
-from iotrace.tools.verdict.headline import request_shape
+from iotrace.tools.verdict.shapes import request_shape
 from iotrace.traces.verdict.shape import Shape
 
 from .command import assert_fits, assert_one_line_error, iotrace
@@ -136,8 +136,10 @@ def test_a_trace_without_requests_is_held_against_no_storage(
     tensors = [row for row in checkpoint_rows() if row.layer == "tensor"]
     for rows, expected in ((tensors, False), (checkpoint_rows(), True)):
         trace = make_trace(rows, name=f"{expected}.parquet")
-        shown = iotrace("why", trace, "--root", tmp_path, "--no-probe").stdout
-        assert ("this storage (overlay" in shown) is expected
+        done = iotrace("why", trace, "--root", tmp_path, "--no-probe")
+        assert ("this storage (overlay" in done.stdout) is expected
+        assert ("tensors and no requests" in done.stdout) is not expected
+        assert (f"iotrace replay {trace} --layer tensor" in done.stderr) is not expected
 
 
 def test_a_folder_that_takes_no_file_costs_only_the_comparison(

@@ -66,8 +66,8 @@ def convert(
     What a format cannot say is told, and stays written in the trace.
 
     \b
-    Read:     trace, strace, iolog, csv, darshan, dxt, dftracer, recorder, elbencho,
-              kv-cache, blktrace, checkpoint
+    Read:     trace, strace, iolog, csv, darshan, dxt, dftracer, recorder,
+              elbencho, kv-cache, blktrace, checkpoint
     Written:  trace, iolog, fio, csv, perfetto, dlio
 
     \b

@@ -10,12 +10,13 @@ import typer
 
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.listing import print_requests, print_tensors, request_rows, tensor_rows
+from iotrace.tools.next_command import requests_of_tensors, say_next
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.overview import FILES_ON_FIRST_SCREEN, look_at, print_files, print_overview
 from iotrace.tools.overview import to_json as overview_json
 from iotrace.tools.render import Terminal, format_count
 from iotrace.traces.reader import read_trace
-from iotrace.traces.summary import summarize
+from iotrace.traces.summary import has_tensors_alone, summarize
 from iotrace.traces.words import plural
 
 ROWS = 20  # on the screen, without --limit
@@ -74,6 +75,8 @@ def show(
     if not (tensors or requests or files):
         overview = look_at(trace, rows)
         print_overview(terminal, overview)
+        if has_tensors_alone(rows):
+            say_next(*requests_of_tensors(trace))
         _hint(trace, len(overview.summary.files) - FILES_ON_FIRST_SCREEN)
         return
     if files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from iotrace.tools.arguments import (
     root_option,
 )
 from iotrace.tools.durations import format_duration
-from iotrace.tools.next_command import free_name, say_next
+from iotrace.tools.next_command import free_name, requests_of_tensors, say_next
 from iotrace.tools.output import STDOUT, check_json, check_output, write_json
 from iotrace.tools.panels.shape import OpName
 from iotrace.tools.progress import progress
@@ -42,6 +43,7 @@ from iotrace.tools.sweep_table import NAMES, print_sweep, to_json
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
 from iotrace.traces.stores import is_remote
+from iotrace.traces.summary import TENSORS_ALONE, has_tensors_alone
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
@@ -98,6 +100,9 @@ def sweep(
     budget_seconds = budget or _BUDGET_SECONDS
     earlier = _check_outputs(output, json_to, resume=resume, force=force)
     recording = read_trace(trace)
+    if has_tensors_alone(recording):
+        made = shlex.join(["iotrace", *requests_of_tensors(trace)])
+        raise PlanError(f"{TENSORS_ALONE}; sweep what `{made}` writes")
     builder = _Builder(recording, root)
     chosen = ("write", "read") if op is OpName.ALL else (op.value,)
     tasks, dropped = _tasks(builder, chosen, _layouts(recording))

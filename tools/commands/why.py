@@ -15,13 +15,14 @@ from iotrace.tools.advice.advise import advise
 from iotrace.tools.arguments import ForceOption, JsonOption, root_option
 from iotrace.tools.live import print_live
 from iotrace.tools.live import to_json as live_json
-from iotrace.tools.next_command import root_words, say_next
+from iotrace.tools.next_command import requests_of_tensors, root_words, say_next
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.progress import progress
-from iotrace.tools.render import Terminal
+from iotrace.tools.render import Terminal, print_facts
 from iotrace.tools.verdict.answer import print_verdict, to_json
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
+from iotrace.traces.summary import TENSORS_ALONE, has_tensors_alone
 from iotrace.traces.verdict.verdict import VERDICT_COLUMNS, examine
 
 
@@ -90,6 +91,9 @@ def why(
     advice = advise(trace, verdict, storage, root)
     if json_to != STDOUT:
         print_verdict(Terminal(), trace, recording.metadata, verdict, advice, storage)
+        if has_tensors_alone(recording):
+            print_facts(Terminal(), [("requests", f"none: {TENSORS_ALONE}")])
+            say_next(*requests_of_tensors(trace))
         if verdict.findings and (storage is not None or no_probe):  # else nothing to sweep
             say_next("sweep", trace, "--budget", "5m", *root_words(root))
     if json_to is not None:

@@ -24,8 +24,9 @@ from iotrace.tools.render import (
     print_table,
 )
 from iotrace.tools.verdict.evidence import print_evidence
-from iotrace.tools.verdict.headline import headline, round_trips
+from iotrace.tools.verdict.headline import headline
 from iotrace.tools.verdict.prediction import predict
+from iotrace.tools.verdict.shapes import round_trips
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.verdict.verdict import Finding, Verdict
 from iotrace.traces.words import plural

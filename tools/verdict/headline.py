@@ -20,19 +20,17 @@ from iotrace.tools.render import (
     shorten,
 )
 from iotrace.tools.verdict.prediction import predict
+from iotrace.tools.verdict.shapes import request_shape, round_trips
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.phases import Phase
 from iotrace.traces.verdict.failures import Failure
-from iotrace.traces.verdict.shape import Shape
 from iotrace.traces.verdict.split import RankSplit
 from iotrace.traces.verdict.verdict import Finding, Verdict
 from iotrace.traces.words import plural
 
-_CAUSE = 0.4  # the part of the time from which on something is its cause
 _LATE = 0.1  # how much later than the others a rank is named the slowest
 _LARGE_BYTES = 1 << 20  # the largest that is probed
 _SURE = 0.05  # a scatter that need not be told
-_SAME = 0.02  # a median size this near to the mean need not be told
 _CACHE_FACTOR = 1.5  # faster than storage by this: the page cache
 
 
@@ -89,7 +87,7 @@ def _what(
     parts += [plural(len(saves), "save")] if saves else []
     parts += [plural(len(loads), "load")] if loads else []
     if not parts[1:]:
-        parts.append("no save and no load")
+        parts.append("no save and no load among its requests")
     ranks = {one.process for finding in (*saves, *loads) for one in finding.split}
     known = any(one.rank >= 0 for finding in (*saves, *loads) for one in finding.split)
     parts += [plural(len(ranks), "rank" if known else "process")] if len(ranks) > 1 else []
@@ -189,40 +187,6 @@ def _outside(rank: RankSplit) -> Iterator[tuple[float, str]]:
     yield most, "CPU" if sure else "CPU up to"
     yield rank.queued_seconds, "no free CPU"
     yield rank.waiting_seconds, "not running" if sure else "not running at least"
-
-
-def request_shape(shape: Shape) -> str:
-    """Return `2,003 of 4.06 KiB, one at a time, 3.18 µs each = 1.01 GiB/s`.
-
-    The first two multiply to the bytes; where the median is another size, it follows.
-    """
-    mean_bytes = shape.bytes / max(shape.count, 1)
-    size = format_bytes(mean_bytes)
-    if abs(mean_bytes - shape.typical_bytes) > _SAME * mean_bytes:
-        size += f" mean ({format_bytes(shape.typical_bytes)} median)"
-    depth = "one at a time" if shape.depth < 1.05 else f"{shape.depth:.1f} at a time"
-    each = format_seconds(shape.mean_us / 1e6)
-    rate = f" = {format_rate(shape.bytes, shape.busy_seconds)}" if shape.rate else ""
-    if shape.processes > 1:
-        depth += f" in each of {plural(shape.processes, 'process')}"
-        rate += " together" if rate else ""
-    return f"{format_count(shape.count)} of {size}, {depth}, {each} each{rate}"
-
-
-def round_trips(finding: Finding) -> str | None:
-    """Return `503 round trips of 3.88 ms = 1.95 s of 2.06 s: their number, not their size`.
-
-    `None` where that is not the cause.
-    """
-    shape = finding.data
-    if shape is None or not shape.is_round_trips:
-        return None
-    if shape.rank_busy_seconds <= _CAUSE * finding.seconds:
-        return None
-    busy, whole = (format_seconds(s) for s in (shape.rank_busy_seconds, finding.seconds))
-    each = format_seconds(shape.mean_us / 1e6)
-    trips = plural(round(shape.rank_busy_seconds / (shape.mean_us / 1e6)), "round trip")
-    return f"{trips} of {each} = {busy} of {whole}: their number, not their size"
 
 
 def _capabilities(
