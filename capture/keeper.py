@@ -17,6 +17,7 @@ import hmac
 import os
 import re
 import secrets
+import select
 import selectors
 import socket
 import struct
@@ -24,7 +25,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from errno import EACCES, EINVAL
+from errno import EACCES, EINVAL, ENOSPC
 from itertools import islice
 from pathlib import Path
 
@@ -44,6 +45,7 @@ PART = struct.Struct("=qq")  # offset, bytes
 PART_BYTES_MAX = 1 << 20
 TEXT_BYTES_MAX = 32 << 10
 WAITING_MAX = 256
+PAUSE_SECONDS = 0.05
 
 LOG_NAME = re.compile(rf"(?P<pid>[0-9]+)-[0-9]+-[0-9a-f]{{8}}{re.escape(SUFFIX)}", re.ASCII)
 OWN_FILE = re.compile(r"/proc/self/(io|stat|cmdline)")
@@ -122,8 +124,11 @@ class Keeper:
         if int(entry["pid"]) != pid or not BEGIN <= int(entry["kind"]) <= UNLOGGED:
             raise OSError(EACCES, "not about this process")
         try:
-            os.write(self.roster, body)
+            if os.write(self.roster, body) < len(body):
+                raise OSError(ENOSPC, "no room for all of it")
         except OSError:
+            whole_entries = os.fstat(self.roster).st_size // ENTRY.itemsize  # the header is as long
+            os.ftruncate(self.roster, whole_entries * ENTRY.itemsize)
             os.close(os.open(self.cut_mark, os.O_CREAT | os.O_CLOEXEC, 0o600))
             raise
 
@@ -159,8 +164,11 @@ def serve(keeper: Keeper, listener: socket.socket, stop: socket.socket) -> None:
             if stop in ready:
                 return
             if listener in ready:
-                with suppress(OSError):  # gone again, or no descriptor is left
+                try:
                     connection, _ = listener.accept()
+                except OSError:  # gone again, or no descriptor is left: it would be ready at once
+                    select.select([stop], [], [], PAUSE_SECONDS)
+                else:
                     connection.setblocking(False)
                     waiting[connection] = None
                     selector.register(connection, selectors.EVENT_READ)

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from errno import EAGAIN
+from errno import EAGAIN, ENOSPC
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from iotrace.capture.keeper import (
+    GROW,
     KEEP_ENTRY,
     LOG,
     NEW_LOG,
     OUTCOME,
+    PART,
     PROC_FILE,
     PROC_LINK,
     QUESTION,
     WAITING_MAX,
     keeping,
 )
-from iotrace.capture.roster import BEGIN, ENTRY, read_roster, start_roster
+from iotrace.capture.roster import BEGIN, ENTRY, read_roster, roster_path, start_roster
 from iotrace.capture.session import Captured, CaptureOptions, capture, remove_raw_dir
 from tests.integration.strace import file_calls
 
@@ -212,6 +216,56 @@ def test_a_process_tells_of_itself_only(raw_dir: Path, address: str) -> None:
     assert ask(address, KEEP_ENTRY, entry_of(os.getpid()))[0] == 0
     ((program,),) = read_roster(raw_dir).processes
     assert (program.pid, program.name) == (os.getpid(), "name")
+
+
+def test_an_entry_that_finds_room_for_a_part_leaves_none(raw_dir: Path, address: str) -> None:
+    """The entries after it would be read from its middle."""
+    size_bytes = roster_path(raw_dir).stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes + 100, before[1]))
+    try:
+        assert ask(address, KEEP_ENTRY, entry_of(os.getpid()))[0] == -ENOSPC
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert ask(address, KEEP_ENTRY, entry_of(os.getpid()))[0] == 0
+    roster = read_roster(raw_dir)
+    assert (len(roster.processes), roster.is_cut) == (1, True)
+
+
+def test_a_process_lets_its_log_grow_by_a_part_of_its_own(raw_dir: Path, address: str) -> None:
+    """Nobody fills the disk of others at one go, or a log that is not its own."""
+    name = f"{os.getpid()}-5-0123abcd.raw"
+    for descriptor in ask(address, NEW_LOG, name.encode())[2]:
+        os.close(descriptor)
+    assert ask(address, GROW, PART.pack(65536, 65536) + name.encode())[0] == 0
+    assert (raw_dir / name).stat().st_size == 2 * 65536
+    for offset, part_bytes, log in (
+        (0, 1 << 40, name),
+        (-1, 65536, name),
+        (0, -1, name),
+        (0, 65536, f"{os.getppid()}-5-0123abcd.raw"),
+    ):
+        assert ask(address, GROW, PART.pack(offset, part_bytes) + log.encode())[0] < 0
+    assert ask(address, GROW, b"short")[0] < 0
+
+
+def test_without_a_free_descriptor_the_keeper_waits(address: str) -> None:
+    """A connection that cannot be taken stays ready: to try again at once takes a whole core."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert ask(address, PROC_FILE, b"/proc/self/io")[0] == 0  # it has begun to serve
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+        try:
+            began_seconds = time.process_time()
+            connection.connect(f"\0{address.partition(':')[0]}")
+            time.sleep(0.4)
+            taken_seconds = time.process_time() - began_seconds
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        connection.settimeout(10)
+        connection.send(QUESTION.pack(address.partition(":")[2].encode(), PROC_FILE))
+        assert OUTCOME.unpack_from(connection.recv(64))[0] < 0  # no such file; but an answer
+    assert taken_seconds < 0.1
 
 
 def test_a_process_reads_of_proc_what_is_its_own(address: str) -> None:
