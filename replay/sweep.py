@@ -105,9 +105,14 @@ class Sweep:
         self._begin = time.monotonic()
         self._deadline = self._begin
 
-    def run(self, tasks: Sequence[Task]) -> SweepResult:
-        """Run every task in its share of the time; return the result."""
-        end = time.monotonic() + self.result.budget_seconds
+    def run(self, tasks: Sequence[Task], spent_seconds: float = 0.0) -> SweepResult:
+        """Run every task in its share of the time; return the result.
+
+        Args:
+            tasks: what to measure.
+            spent_seconds: of the budget, on getting here.
+        """
+        end = time.monotonic() + self.result.budget_seconds - spent_seconds
         for number, task in enumerate(tasks):
             now = time.monotonic()
             self._deadline = now + (end - now) / (len(tasks) - number)

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,7 @@ def sweep(
       iotrace sweep trace.parquet --op write -o sweep.json
       iotrace sweep trace.parquet -o sweep.json --resume --budget 10m
     """
+    begin = time.monotonic()
     budget_seconds = budget or _BUDGET_SECONDS
     earlier = _check_outputs(output, json_to, resume=resume, force=force)
     recording = read_trace(trace)
@@ -105,7 +107,7 @@ def sweep(
         raise PlanError(f"{TENSORS_ALONE}; sweep what `{made}` writes")
     builder = _Builder(recording, root)
     chosen = ("write", "read") if op is OpName.ALL else (op.value,)
-    tasks, dropped = _tasks(builder, chosen, _layouts(recording))
+    tasks, dropped = _tasks(builder, chosen, layouts_of(recording))
     result = SweepResult(
         trace=trace,
         digest=_digest(recording),
@@ -123,7 +125,7 @@ def sweep(
     with progress() as report:
         runner = Sweep(result, builder.plan, root, _saver(output), report)
         try:
-            status = 0 if runner.run(tasks).runs else 1
+            status = 0 if runner.run(tasks, time.monotonic() - begin).runs else 1
         except KeyboardInterrupt:
             status = 128 + signal.SIGINT
     found = runner.result
@@ -150,15 +152,8 @@ class _Builder:
         """Return the plan of `op` under a setting."""
         key = (op, setting.shape)
         if key not in self._plans:
-            shape = Shape(
-                op=op,
-                aggregate=None if setting.layout == BASE.layout else setting.layout,
-                coalesce_bytes=setting.coalesce_bytes or None,
-                align=setting.align,
-                direct=setting.direct,
-            )
             plan = self._recorded
-            for transform in transforms(shape, self._root):
+            for transform in transforms(shape_of(op, setting), self._root):
                 plan = transform(plan)
             self._keep(key, plan)
         return self._plans[key]
@@ -177,11 +172,22 @@ class _Builder:
         return counts.bytes_written if op == "write" else counts.bytes_read
 
 
+def shape_of(op: str, setting: Setting) -> Shape:
+    """Return how a setting reshapes the requests of `op`."""
+    return Shape(
+        op=op,
+        aggregate=None if setting.layout == BASE.layout else setting.layout,
+        coalesce_bytes=setting.coalesce_bytes or None,
+        align=setting.align,
+        direct=setting.direct,
+    )
+
+
 def _size_of(plan: Plan) -> int:
     return int(plan.requests.nbytes + plan.pieces.nbytes)
 
 
-def _layouts(recording: Trace) -> tuple[str, ...]:
+def layouts_of(recording: Trace) -> tuple[str, ...]:
     """Return the layouts worth a try; a host's files are the job's where there is one host."""
     several = len(recording.metadata.hosts) > 1
     return (BASE.layout, *(name for name in LAYOUTS if name != "host" or several))
