@@ -22,7 +22,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     folder = tmp_path_factory.mktemp("sweep")
     kept = folder / "sweep.json"
     done = iotrace(
-        "sweep", TRACE, "--budget", "4s", "--op", "write", "--root", folder, "-o", kept,
+        "sweep", TRACE, "--budget", "6s", "--op", "write", "--root", folder, "-o", kept,
         cwd=CORPUS, extra_env={"XDG_CACHE_HOME": str(folder / "cache")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
