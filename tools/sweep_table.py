@@ -73,7 +73,11 @@ def to_json(found: SweepResult) -> dict[str, Any]:
             "best": asdict(best) if best else None,
             "command": command(found, op, best) if best else None,
             "settings": [
-                {**asdict(setting), **asdict(one), "runs": len(found.times(op)[setting])}
+                {
+                    **asdict(setting),
+                    "runs": len(found.times(op)[setting]),
+                    "seconds": asdict(one),
+                }
                 for setting, one in found.estimates(op).items()
             ],
             "effects": {

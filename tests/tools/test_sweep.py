@@ -60,6 +60,9 @@ def test_an_interrupted_sweep_goes_on(swept: tuple[Path, str, str]) -> None:
     assert after["runs"][: len(before["runs"])] == before["runs"]
     answers = json.loads(done.stdout)["answers"]
     assert answers["save"]["best"]["executor"] in ("io_uring", "posix")
+    for one in answers["save"]["settings"]:
+        assert one["runs"] >= 1
+        assert 0 < one["seconds"]["low"] <= one["seconds"]["median"] <= one["seconds"]["high"]
     assert list(root.glob("iotrace-replay-*")) == []
 
 
