@@ -180,6 +180,7 @@ def _usage_message(error: Exception) -> str:
     message = str(error.format_message()).rstrip(".") if hasattr(error, "format_message") else ""
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         return ""  # the help has been printed
+    message = message.replace("Value error, ", "")  # a word of the parser's own
     context = getattr(error, "ctx", None)
     return f"{message}; see `{context.command_path if context else PROGRAM} --help`"
 

@@ -105,7 +105,8 @@ def _traces(names: Iterable[str], folder: str | Path) -> list[str]:
     """Return the names of traces among those in a folder, sorted."""
     chosen = [n for n in names if n.endswith(SUFFIX) and not n.startswith((".", "_"))]
     if not chosen:
-        raise TraceFormatError(f"the folder {folder} has no *{SUFFIX} files; name another")
+        convert = "" if "://" in str(folder) else ", or `iotrace convert` a checkpoint or a log"
+        raise TraceFormatError(f"the folder {folder} has no *{SUFFIX} files; name another{convert}")
     return sorted(chosen)
 
 

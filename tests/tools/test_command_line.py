@@ -72,6 +72,13 @@ def test_a_mistyped_verb_names_the_nearest() -> None:
     assert_one_line_error(iotrace("replya", "x"), 2, "replya", "'replay'")
 
 
+def test_a_value_that_is_none_of_those_known_is_refused_in_plain_words() -> None:
+    """The parser's own `Value error` says nothing."""
+    done = iotrace("replay", "t.parquet", "--executor", "fast")
+    assert_one_line_error(done, 2, "--executor", "'io_uring'", "--help")
+    assert "Value error" not in done.stderr
+
+
 def test_a_mistyped_option_names_the_nearest() -> None:
     """The user learns the right name and where the help is."""
     assert_one_line_error(
