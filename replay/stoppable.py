@@ -48,7 +48,9 @@ def call_stoppably(stop: Any, function: Callable[..., int], *arguments: Any) -> 
             raise ReplayError("no thread can be started; raise `ulimit -u`") from error
         begun.append(True)
         gate.release()
-        finished.acquire()
+        # No signal ends a plain wait where a library made it restart calls, as polars does.
+        while not finished.acquire(timeout=_STOP_POLL_SECONDS):
+            pass
     except BaseException:
         while not ended and not abandoned:
             with suppress(BaseException):
