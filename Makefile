@@ -14,7 +14,8 @@ SUITE := suite-jobs suite-replay suite-rest
 help:    ## list the targets
 	@sed -n 's/^\([a-z]*\): .*## /  \1\t/p' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.native ## all a checkout needs: system packages, environment, C code
+setup: $(VENV)/.ready ## all a checkout needs: system packages, environment, C code
+	@$(MAKE) --no-print-directory -s $(VENV)/.native
 
 demo: setup ## capture a real 500 MB checkpoint, replay it coalesced and direct, compare
 	@PATH="$(CURDIR)/$(BIN):$$PATH" docs/demo/run
@@ -65,8 +66,9 @@ $(VENV)/.ready: pyproject.toml setup.py constraints.txt .ci/packages
 		{ echo "setup: Python 3.11 or newer is needed: make PYTHON=python3.11 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -qq --disable-pip-version-check -U -c constraints.txt pip setuptools cffi
-	$(BIN)/pip install -qq --no-build-isolation -c constraints.txt -e . --group dev
-	@touch $@
+	$(BIN)/pip install -qq --no-compile --no-build-isolation -c constraints.txt -e . --group dev
+	@$(BIN)/python -m compileall -qq -j0 $(VENV)/lib || true # pip takes one core; some are no Python
+	@touch $@ $(VENV)/.native # pip has built the C code
 
 $(VENV)/.tests: $(VENV)/.ready .ci/packages
 	@PYTHON=$(PYTHON) .ci/packages tests
