@@ -20,7 +20,7 @@ from iotrace.tools.render import (
     print_facts,
     print_problems,
     print_table,
-    shorten,
+    shorten_paths,
 )
 from iotrace.tools.replayed import TIMES, Replayed
 from iotrace.tools.spread import spread_title
@@ -251,8 +251,8 @@ def _order(found: Contrast, width: int) -> Iterator[tuple[str, str]]:
     if order.first_difference is not None:
         stream, place, mine, theirs = order.first_difference
         yield "differs", f"first in stream {stream}, request {format_count(place)}"
-        yield "  A", shorten(mine, width - 12)
-        yield "  B", shorten(theirs, width - 12)
+        yield "  A", shorten_paths(mine, width - 12)
+        yield "  B", shorten_paths(theirs, width - 12)
     yield "files", _files(found.a.summary, found.b.summary)
 
 

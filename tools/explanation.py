@@ -17,6 +17,7 @@ from iotrace.tools.render import (
     format_count,
     print_table,
     printable,
+    shorten_paths,
 )
 
 _FIRST_REQUESTS = 8
@@ -30,6 +31,7 @@ def print_explanation(terminal: Terminal, plans: Sequence[Plan]) -> None:
         plans: as recorded, and after each transform.
     """
     titles = ("", "requests", "files", "written", "read", "padding", "median", "largest")
+    width = terminal.width - 2  # of a request
     columns = [Column(title, right=i > 0) for i, title in enumerate(titles)]
     print_table(terminal, columns, [list(_totals(plan)) for plan in plans])
     for plan in plans:
@@ -38,7 +40,7 @@ def print_explanation(terminal: Terminal, plans: Sequence[Plan]) -> None:
         for note in plan.history[-1].notes:
             terminal.print(f"  note: {describe_note(note)}")
         for line in request_lines(plan, _FIRST_REQUESTS):
-            terminal.print(_cut(f"  {printable(line)}", terminal.width))
+            terminal.print(f"  {_cut(shorten_paths(printable(line), width), width)}")
         more = len(plan.requests) - _FIRST_REQUESTS
         if more > 0:
             terminal.print(f"  and {format_count(more)} more")

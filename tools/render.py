@@ -18,6 +18,7 @@ from iotrace.traces.words import significant, sized
 NONE = "-"  # an absent value
 ELLIPSIS = "…"
 _GAP = "  "
+_MIN_PATH = 24  # of a path within a sentence
 _MIN_SHRUNK = 8  # narrower paths say nothing; the line then overflows instead
 
 
@@ -112,6 +113,21 @@ def format_share(part: int | float, whole: int | float) -> str:
 def shorten(text: str, width: int) -> str:
     """Cut the beginning of `text` so that it fits `width` columns."""
     return text if len(text) <= width else ELLIPSIS + text[len(text) - width + 1 :]
+
+
+def shorten_paths(line: str, width: int) -> str:
+    """Cut the beginnings of the paths in `line` so that it fits, but not below 24 columns.
+
+    >>> shorten_paths("write /scratch/run-7/step-100/model.pt 0 4096", 37)
+    'write …run-7/step-100/model.pt 0 4096'
+    """
+    words = line.split(" ")
+    paths = sorted(len(word) for word in words if "/" in word)
+    most = paths[-1] if paths else 0
+    rest = len(line) - sum(paths)
+    while most > _MIN_PATH and rest + sum(min(size, most) for size in paths) > width:
+        most -= 1
+    return " ".join(shorten(word, most) if "/" in word else word for word in words)
 
 
 def printable(text: str) -> str:

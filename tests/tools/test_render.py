@@ -11,6 +11,7 @@ from iotrace.tools.render import (
     format_seconds,
     format_share,
     printable,
+    shorten_paths,
     table,
 )
 from iotrace.traces.words import plural
@@ -111,3 +112,14 @@ def test_control_characters_of_a_trace_never_reach_the_terminal() -> None:
     """A path from a stranger's trace could hold escape sequences."""
     assert printable("a\x1b[31mb\n") == "a\\x1b[31mb\\n"
     assert "\x1b" not in "".join(table([Column("p")], [("\x1b]0;owned\x07",)], width=80))
+
+
+@pytest.mark.parametrize("width", [80, 60, 45, 30])
+def test_a_long_path_does_not_push_out_the_numbers_behind_it(width: int) -> None:
+    """What comes after the path is what tells requests apart; two paths give way alike."""
+    one = shorten_paths(f"write /{'deep/' * 30}a.bin 1344 360000", width)
+    assert one.startswith("write …") and one.endswith("deep/a.bin 1344 360000")
+    assert len(one) <= max(width, len("write  1344 360000") + 24)
+    two = shorten_paths(f"rename /{'deep/' * 30}a.tmp /{'deep/' * 20}a.bin", width)
+    assert [len(path) for path in two.split()[1:]] == [max(24, (width - 8) // 2)] * 2
+    assert shorten_paths("write /a 0 10", width) == "write /a 0 10"
