@@ -22,7 +22,8 @@ LOWER_PACKAGES = {
 ONLY_IN = {
     "typer": "tools",
     "rich": "tools",
-    "matplotlib": "tools",
+    "svglib": "tools/figures",
+    "reportlab": "tools/figures",
     "pyarrow": "traces",
     "iotrace.replay._loop": "replay/loop.py",
 }

@@ -120,16 +120,21 @@ def save_with(write: Callable[[Path], Written], path: Path, *, force: bool) -> W
 
 
 def save_text(text: str, path: Path) -> None:
-    """Write a text file, whole or not at all.
+    """Write a text file, see `save_bytes`."""
+    save_bytes(text.encode(), path)
+
+
+def save_bytes(content: bytes, path: Path) -> None:
+    """Write a file, whole or not at all.
 
     Raises:
         OutputError: the system refused; nothing is left behind.
     """
     if is_remote(path):
-        upload(io.BytesIO(text.encode()), as_uri(path), force=True)
+        upload(io.BytesIO(content), as_uri(path), force=True)
         return
     try:
-        _replace(local_path(path), text)
+        _replace(local_path(path), content)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
@@ -140,11 +145,11 @@ def is_stream(destination: str) -> bool:
     return destination == STDOUT or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, content: bytes) -> None:
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(draft, 0o666 & ~umask)  # mkstemp makes it private

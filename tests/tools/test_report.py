@@ -124,6 +124,25 @@ def test_figures_that_find_no_room_leave_no_folder(make_trace: Make, tmp_path: P
         subprocess.run(["umount", full], check=True)
 
 
+def test_a_pdf_has_the_size_of_its_figure_and_no_pixels(tmp_path: Path) -> None:
+    """Beside each SVG; a folder for them must be named."""
+    pytest.importorskip("svglib")
+    asked = ("report", CORPUS / "safetensors.parquet", "-o", tmp_path / "page.html", "--pdf")
+    assert_one_line_error(iotrace(*asked), 2, "--figures")
+    done = iotrace(*asked, "--figures", tmp_path)
+    assert done.returncode == 0, done.stderr
+    pages = {path.stem: path.read_bytes() for path in tmp_path.glob("*.pdf")}
+    assert pages.keys() == {path.stem for path in tmp_path.glob("*.svg")} >= {"latency"}
+    for name, page in pages.items():
+        _, _, width, height = re.search(  # type: ignore[union-attr]
+            r'viewBox="(\S+) (\S+) (\S+) (\S+)"', (tmp_path / f"{name}.svg").read_text()
+        ).groups()
+        box = re.search(rb"/MediaBox \[ 0 0 (\S+) (\S+) \]", page)
+        assert box, name
+        assert [float(x) * 4 / 3 for x in box.groups()] == [float(width), float(height)]  # px to pt
+        assert b"/Subtype /Image" not in page
+
+
 def test_a_browser_draws_every_figure_without_complaint(reported: Path, tmp_path: Path) -> None:
     """In headless Chromium, with no name to be resolved."""
     dom = drawn(reported, tmp_path)

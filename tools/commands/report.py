@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from iotrace.tools.arguments import ForceOption, root_option
-from iotrace.tools.output import check_output, save_text
+from iotrace.tools.figures.pdf import as_pdf
+from iotrace.tools.output import check_output, save_bytes, save_text
 from iotrace.tools.report import sweep_page, trace_page
 from iotrace.tools.report_page import Page
 from iotrace.tools.sweep_file import is_sweep, read_sweep
-from iotrace.traces.errors import IotraceError
+from iotrace.traces.errors import IotraceError, PlanError
 from iotrace.traces.reader import read_trace
 from iotrace.traces.stores import as_uri, is_remote, local_path
 from iotrace.traces.verdict.verdict import VERDICT_COLUMNS
@@ -38,6 +39,9 @@ def report(
             metavar="DIR", help="Write each figure as SVG into DIR too.", show_default="none"
         ),
     ] = None,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", help="Write the figures as PDF too (needs svglib).")
+    ] = False,
     root: Annotated[
         Path,
         root_option("The folder whose probe, if any, is put beside."),
@@ -49,13 +53,15 @@ def report(
     \b
     Examples:
       iotrace report trace.parquet
-      iotrace report result.parquet -o result.html --figures figures
+      iotrace report result.parquet -o result.html --figures figures --pdf
       iotrace report sweep.json -o sweep.html
     """
+    if pdf and figures is None:
+        raise PlanError("--pdf writes figures into a folder; name it with --figures")
     check_output(output, force=force)
     page = _page(source, root)
     if figures is not None:
-        _write_figures(page, figures, force=force)
+        _write_figures(page, figures, pdf=pdf, force=force)
     save_text(page.html(), output)
     drawn = plural(len(page.figures), "figure")
     print(f"iotrace: {drawn} in {as_uri(output)}", file=sys.stderr)
@@ -67,13 +73,16 @@ def _page(source: str, root: Path) -> Page:
     return trace_page(source, read_trace(source, VERDICT_COLUMNS), root)
 
 
-def _write_figures(page: Page, folder: Path, *, force: bool) -> None:
+def _write_figures(page: Page, folder: Path, *, pdf: bool, force: bool) -> None:
     """Write the figures under their names.
 
     Raises:
-        IotraceError: the folder cannot be made.
+        IotraceError: the folder cannot be made, or a PDF not drawn.
         OutputExistsError: one of them is there and `force` is not given.
     """
+    files = {f"{figure.name}.svg": figure.svg.encode() for figure in page.figures}
+    if pdf:
+        files |= {f"{figure.name}.pdf": as_pdf(figure) for figure in page.figures}
     with ExitStack() as undo:
         if not is_remote(folder):
             folder = local_path(folder)
@@ -83,11 +92,10 @@ def _write_figures(page: Page, folder: Path, *, force: bool) -> None:
             except OSError as error:
                 raise IotraceError(f"cannot make the folder {folder}: {error.strerror}") from error
             undo.callback(_remove_empty, made)
-        paths = [folder / f"{figure.name}.svg" for figure in page.figures]
-        for path in paths:
-            check_output(path, force=force)
-        for figure, path in zip(page.figures, paths, strict=True):
-            save_text(figure.svg, path)
+        for name in files:
+            check_output(folder / name, force=force)
+        for name, content in files.items():
+            save_bytes(content, folder / name)
         undo.pop_all()
 
 
