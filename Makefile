@@ -22,10 +22,10 @@ demo: setup ## capture a real 500 MB checkpoint, replay it coalesced and direct,
 
 test: setup $(VENV)/.tests ## every check: linter, type checker, all tests
 	@echo "two parts of the tests run at a time; what each says is shown when it ends"
-	@$(MAKE) --no-print-directory -j2 -O suite-jobs lint suite-replay suite-rest
+	@$(MAKE) --no-print-directory -k -j2 -O suite-jobs lint suite-replay suite-rest
 
 suite: setup $(VENV)/.tests
-	@$(MAKE) --no-print-directory -j2 -O $(SUITE)
+	@$(MAKE) --no-print-directory -k -j2 -O $(SUITE)
 
 suite-jobs:
 	$(BIN)/python -m pytest tests/capture tests/integration
