@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.elapsed import steps_seconds
+from iotrace.traces.open_flags import last_opens
 from iotrace.traces.schema import REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
@@ -63,7 +64,7 @@ def phases(trace: Trace) -> PhaseArray:
     for op, phase in _UNOPENED.items():
         out[requests & trace.row_mask(op=op)] = phase
     followers = requests & trace.row_mask(op=_FOLLOWING_OPS)
-    source = _last_open(trace, opens, followers)
+    source = last_opens(trace, opens, followers)
     found = source >= 0
     out[np.flatnonzero(followers)[found]] = out[source[found]]
     reads = followers & trace.row_mask(op="read") & (out == Phase.SAVE)
@@ -124,21 +125,3 @@ def _in_span(trace: Trace, rows: IntArray, op: str) -> Mask:
         at = start_ns[rows[mine]]
         out[mine] = np.searchsorted(begun, at, "right") > np.searchsorted(ended, at, "left")
     return out
-
-
-def _last_open(trace: Trace, opens: Mask, followers: Mask) -> IntArray:
-    """Return, per follower, the row of the last open of its file before it, or -1."""
-    rows = np.flatnonzero((opens | followers) & trace.valid("file"))
-    process, file = trace.ints("process")[rows], trace.ints("file")[rows]
-    order = np.lexsort((rows, file, process))
-    rows, process, file = rows[order], process[order], file[order]
-
-    places = np.arange(len(rows))
-    is_first = np.ones(len(rows), np.bool_)
-    is_first[1:] = (process[1:] != process[:-1]) | (file[1:] != file[:-1])
-    group_start = np.maximum.accumulate(np.where(is_first, places, 0))
-    last_open = np.maximum.accumulate(np.where(opens[rows], places, -1))
-
-    source = np.full(len(trace), -1, np.int64)
-    source[rows] = np.where(last_open >= group_start, rows[last_open], -1)
-    return source[followers]

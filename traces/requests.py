@@ -10,7 +10,7 @@ import numpy as np
 
 from iotrace.traces.columns import CodeArray, IntArray, Mask
 from iotrace.traces.grouping import first_rows, number_groups
-from iotrace.traces.open_flags import opens_folder
+from iotrace.traces.open_flags import opened_with, opens_folder
 from iotrace.traces.phases import PhaseArray, ends_ns, phases
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
@@ -25,6 +25,7 @@ class Requests:
         op, path, target, engine: codes into `ops`, `paths`, `targets`, `engines`; -1 is null.
         home: code into `homes` of the last name of its file, after all renames; -1 is null.
         rank, process, thread, step, flags: as recorded, -1 where unknown.
+        opened: flags that the file of a read or write was last opened with, -1 where unknown.
         file: identity of the file over all processes, dense; -1: none.
         start_ns, end_ns: an unknown end is the start.
         offset, length, result: 0 where unknown.
@@ -42,6 +43,7 @@ class Requests:
     thread: IntArray
     step: IntArray
     flags: IntArray
+    opened: IntArray
     file: IntArray
     start_ns: IntArray
     end_ns: IntArray
@@ -76,6 +78,7 @@ class Requests:
             thread=rows.ints("thread"),
             step=rows.ints("step"),
             flags=rows.ints("flags"),
+            opened=opened_with(rows),
             file=file,
             start_ns=rows.ints("start_ns"),
             end_ns=ends_ns(rows),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.traces.columns import CodeArray, IntArray
+from iotrace.traces.open_flags import has_flag, opened_with
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
@@ -65,7 +66,7 @@ def structure_of(trace: Trace) -> Structure:
     flags = rows.ints("flags", null=0)
     opens = rows.row_mask(op="open")
     data = {op: rows.where(rows.row_mask(op=op)) for op in DATA_OPS}
-    direct = _is_direct(rows, opens & (flags & os.O_DIRECT != 0), opens)
+    direct = has_flag(opened_with(rows), os.O_DIRECT)
     return Structure(
         ops=_counts(rows, "op"),
         apis=_counts(rows, "api"),
@@ -135,21 +136,6 @@ def _sequential_share(rows: Trace) -> float | None:
     if not same.any():
         return None
     return float((start[1:] == start[:-1] + length[:-1])[same].mean())
-
-
-def _is_direct(rows: Trace, asked: np.ndarray, opens: np.ndarray) -> np.ndarray:
-    """Return which requests follow, on their file, an open that asked for O_DIRECT."""
-    keys = _file_keys(rows)
-    order = np.argsort(keys, kind="stable")
-    place = np.arange(len(rows))
-    fresh = np.ones(len(rows), np.bool_)
-    fresh[1:] = keys[order][1:] != keys[order][:-1]
-    begin = np.maximum.accumulate(np.where(fresh, place, 0))
-    last = np.maximum.accumulate(np.where(opens[order], place, -1))
-    found = (last >= begin) & asked[order][last]
-    direct = np.zeros(len(rows), np.bool_)
-    direct[order] = found & (keys[order] >= 0)
-    return direct
 
 
 def _shared_codes(rows: Trace, column: str, numbers: dict[str, int]) -> IntArray:

@@ -207,9 +207,26 @@ def test_a_tensor_written_by_two_ranks_counts_twice() -> None:
         ((*SAVE, moved("write", 9.6, 9.7, 150, 8)), False, 1),
         ((*SAVE[:4], R("sync", 6, 7, file=None, path="/", flags=5)), True, 0),
         ((SAVE[0], replace(SAVE[1], flags=_CREATE | os.O_DSYNC), *SAVE[2:4]), True, 0),
+        (
+            (
+                replace(SAVE[1], flags=_CREATE | os.O_DSYNC, step=None, start=-9, end=-8),
+                SAVE[0],
+                *SAVE[2:4],
+            ),
+            True,
+            0,
+        ),
         ((*SAVE, moved("write", 12, 13, 150, 8), R("sync", 13, 14, flags=0)), False, 0),
     ],
-    ids=["synced", "never", "synced before the last write", "sync of all", "O_DSYNC", "late"],
+    ids=[
+        "synced",
+        "never",
+        "synced before the last write",
+        "sync of all",
+        "O_DSYNC",
+        "O_DSYNC by the job",
+        "late",
+    ],
 )
 def test_durable_is_what_was_on_storage_when_the_call_returned(
     rows: tuple[R, ...], durable: bool, early: int
@@ -219,6 +236,14 @@ def test_durable_is_what_was_on_storage_when_the_call_returned(
     assert lasting is not None
     assert lasting.durable is durable
     assert len(lasting.early) == early
+
+
+def test_what_the_job_opened_before_the_save_counts_for_its_requests() -> None:
+    """An engine gets a file that is open: past the page cache, or not."""
+    for flags, share in ((_CREATE | os.O_DIRECT, 1.0), (_CREATE, 0.0)):
+        opening = replace(SAVE[1], flags=flags, step=None, start=-9, end=-8)
+        finding = only(verdict_on(opening, SAVE[0], *SAVE[2:4]))
+        assert finding.shapes["write"].direct_share == share
 
 
 def test_a_file_renamed_into_place_is_known_by_its_last_name() -> None:

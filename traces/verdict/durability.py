@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iotrace.traces.open_flags import has_flag
 from iotrace.traces.requests import Requests
 from iotrace.traces.verdict.episodes import Episode
 
@@ -63,8 +64,8 @@ def durability(episode: Episode) -> Durability:
         own = requests.where(requests.file == file)
         last_ns = _last(own, own.is_op("write", "truncate", "allocate"))
         sync_ns = _last(own, own.is_op("sync"))
-        opened = own.flags[own.is_op("open")].clip(min=0)
-        through = bool((opened & (os.O_SYNC | os.O_DSYNC)).any())
+        opened = own.opened[own.is_op("write")]
+        through = bool(len(opened) and has_flag(opened, os.O_SYNC | os.O_DSYNC).all())
         first = int(own.path[0])
         path = own.paths[first] if first >= 0 else ""
         if through or max(sync_ns, everything_ns) >= last_ns:
@@ -75,7 +76,7 @@ def durability(episode: Episode) -> Durability:
         moved = path in sources or any(path.startswith(folder) for folder in folders)
         if moved or (file in linked and own.path_of(0) != path):
             renamed += 1
-        elif (opened & os.O_TRUNC).any():
+        elif has_flag(opened, os.O_TRUNC).any():
             truncated += 1
     return Durability(
         files=len(written),

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.intervals import Intervals
+from iotrace.traces.open_flags import has_flag
 from iotrace.traces.requests import Requests
 
 ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
 SMALL_BYTES = 64 << 10  # below this a request costs more than its bytes on any storage
 JOINED_BYTES = 8 << 20  # the most that adjacent requests are joined to, in `joined_count`
 ROUND_TRIP_US = 200.0  # no local storage takes longer for a small buffered request
-_O_DIRECT = 0o40000
 _MIXED = 2  # mean over median size, from which on the median says little of the bytes
 
 
@@ -102,7 +102,7 @@ def shape_of(requests: Requests, op: str) -> Shape | None:
         small_share=float((sizes < SMALL_BYTES).mean()),
         aligned_share=float(((rows.offset | sizes) % ALIGNMENT_BYTES == 0).mean()),
         joined_count=joined_count(rows),
-        direct_share=float(_is_direct(requests)[requests.is_op(op)].mean()),
+        direct_share=float(has_flag(rows.opened, os.O_DIRECT).mean()),
         rank_busy_seconds=max(busy for busy, _, _ in depths) / 1e9,
     )
 
@@ -131,10 +131,3 @@ def _depth(rows: Requests) -> tuple[int, int, int]:
     changes = np.r_[np.full(len(rows), -1), np.full(len(rows), 1)]
     order = np.argsort(np.r_[rows.end_ns, rows.start_ns], kind="stable")
     return busy, int(rows.elapsed_ns.sum()), max(1, int(np.cumsum(changes[order]).max()))
-
-
-def _is_direct(requests: Requests) -> Mask:
-    """Return which requests go to a file that its process opened with O_DIRECT."""
-    opens = requests.is_op("open") & (requests.flags >= 0)
-    direct: IntArray = np.unique(requests.file[opens & (requests.flags & _O_DIRECT != 0)])
-    return np.isin(requests.file, direct[direct >= 0])
