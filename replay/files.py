@@ -27,6 +27,15 @@ KEEP_SIZE = 0x01
 _ZEROING = 0x02 | 0x10
 
 
+def by_place(extents: Rows) -> Rows:
+    """Return EXTENT rows with their payload numbered by where it lies, see `Plan`."""
+    extents = extents.copy()
+    payload = extents["source"] >= 0
+    extents["source"][payload] = extents["file"][payload]
+    extents["origin"][payload] = extents["offset"][payload]
+    return extents
+
+
 @dataclass(frozen=True)
 class FileSpec:
     """One file of a plan.

@@ -151,6 +151,16 @@ class Plan:
         blocks = [dict(a.parameters)["block_bytes"] for a in self.history if a.name == "align"]
         return int(str(blocks[-1])) if blocks else 1
 
+    @property
+    def payload_is_placed(self) -> bool:
+        """Whether payload is numbered by where it lies, and not by where it was recorded.
+
+        So is an engine's that aligns: its buffers are as its file is, and no byte is copied to
+        suit direct I/O. Either way a byte is known by its number alone, as the relocation is a
+        bijection and `validate` holds every piece against it.
+        """
+        return self.block_bytes > 1
+
     def initial_bytes(self) -> npt.NDArray[np.int64]:
         """Return, per recorded file, how many of its bytes must be there before the run."""
         return self.files.initial_bytes

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.replay.files import resets_of
+from iotrace.replay.files import by_place, resets_of
 from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape, fill_file, open_beneath, resident_bytes
 from iotrace.replay.pieces import Rows
@@ -38,6 +38,7 @@ def prepare(plan: Plan, tape: Tape, root_fd: int) -> Prepared:
     """
     there = np.flatnonzero(plan.files.exists).tolist()
     extents = plan.initial_extents()
+    extents = by_place(extents) if plan.payload_is_placed else extents
     bounds = np.searchsorted(extents["file"], np.arange(len(plan.files) + 1))
     resident = 0
     for file in there:

@@ -10,7 +10,14 @@ from iotrace.replay.evictions import find_evictions
 from iotrace.replay.fences import find_fences
 from iotrace.replay.grouping import grouped
 from iotrace.replay.job import PIECE, Fence, Job, Op, fence_counts
-from iotrace.replay.pieces import HOLE, Ints, Rows, request_index, spread
+from iotrace.replay.pieces import (
+    HOLE,
+    Ints,
+    Rows,
+    pieces_in_place,
+    request_index,
+    spread,
+)
 from iotrace.replay.plan import Plan
 from iotrace.replay.rows import ROW, lowered
 from iotrace.traces.errors import PlanError
@@ -62,7 +69,7 @@ def schedule(
     for name, mode in (("due_ns", "recorded"), ("think_ns", "think")):
         requests[name] = requests[name] * time_scale if timing == mode else 0
     domain, fence = find_fences(requests, plan.pieces, len(plan.files), queue_depth)
-    requests, pieces = _with_pieces(requests, plan.pieces, checked)
+    requests, pieces = _with_pieces(requests, plan, checked)
     requests["file"] = domain
     requests["fence"] = np.where(barrier, Fence.ALL, fence)
     counts = fence_counts(requests)
@@ -104,11 +111,13 @@ def _with_evictions(
     return lowered(rows), origin, barrier, evictions.paths
 
 
-def _with_pieces(requests: Rows, pieces: Rows, checked: bool) -> tuple[Rows, Rows]:
+def _with_pieces(requests: Rows, plan: Plan, checked: bool) -> tuple[Rows, Rows]:
     """Return requests and pieces as the loop takes them: payload, zeros, and unchecked bytes."""
     counts = requests["piece_count"].astype(np.int64)
-    line = pieces.take(spread(requests["first_piece"], counts))
+    line = plan.pieces.take(spread(requests["first_piece"], counts))
     owner = request_index(requests)
+    if plan.payload_is_placed:
+        _number_by_place(requests, plan.pieces, line, owner)
     of_read = (requests["op"] == Op.READ)[owner]
     if not checked:
         owner, line = _absorb(owner, line, of_read)
@@ -118,6 +127,12 @@ def _with_pieces(requests: Rows, pieces: Rows, checked: bool) -> tuple[Rows, Row
     requests["piece_count"] = np.bincount(owner, minlength=len(requests))
     requests["first_piece"] = np.cumsum(requests["piece_count"]) - requests["piece_count"]
     return requests, line
+
+
+def _number_by_place(requests: Rows, pieces: Rows, line: Rows, owner: Ints) -> None:
+    payload = line["file"] >= 0
+    line["offset"][payload] = pieces_in_place(requests, pieces)[2][payload]
+    line["file"][payload] = requests["file"][owner[payload]]
 
 
 def _absorb(owner: Ints, line: Rows, of_read: Ints) -> tuple[Ints, Rows]:

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from iotrace.replay.files import EXTENT, resets_of, zeroes_of
+from iotrace.replay.files import EXTENT, by_place, resets_of, zeroes_of
 from iotrace.replay.intervals import first_claims, unions
 from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape, check_file, open_beneath
@@ -27,6 +27,7 @@ def find_mismatch(plan: Plan, tape: Tape, root_fd: int) -> str | None:
         root_fd: the directory it was replayed in.
     """
     extents = np.concatenate([written_extents(plan), zeroed_extents(plan)])
+    extents = by_place(extents) if plan.payload_is_placed else extents
     extents = extents[np.lexsort((extents["offset"], extents["file"]))]
     bounds = np.searchsorted(extents["file"], np.arange(len(plan.files) + 1))
     for file, spec in enumerate(plan.files):

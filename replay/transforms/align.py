@@ -39,6 +39,8 @@ class Align:
     together. After `aggregate`, the regions of ranks still begin at stripes. Reads follow; a read
     of several extents reads the padding between them too.
 
+    Memory is aligned with it: with direct I/O, only blocks that are not whole are copied.
+
     Attributes:
         block_bytes: what places become multiples of.
 
