@@ -94,8 +94,9 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
 
 
 def _named_paths(recorded: Recorded) -> list[str]:
-    used = np.unique(np.concatenate([recorded.path, recorded.target]))
-    return [recorded.texts[code] for code in used.tolist() if code >= 0]
+    used = np.zeros(len(recorded.texts) + 1, np.bool_)  # the last: of no name
+    used[recorded.path] = used[recorded.target] = True
+    return [recorded.texts[code] for code in np.flatnonzero(used[:-1]).tolist()]
 
 
 def _follow_names(

@@ -82,7 +82,7 @@ def _components(requests: Rows, file_count: int) -> Ints:
     label = np.arange(file_count, dtype=np.int64)
     if not pairs.size:
         return label
-    file, path = np.unique(pairs, axis=1)
+    file, path = pairs
     while True:
         lowest = np.full(int(path.max()) + 1, file_count)
         np.minimum.at(lowest, path, label[file])

@@ -44,11 +44,12 @@ def moved_by(plan: Plan, result: Ints) -> Moved:
     arrived = np.minimum(line.length, (result.clip(0)[line.owner] - line.into).clip(0))
     payload, padding = is_payload(line.file), is_padding(line.file)
     writes = rows["op"][line.owner] == Op.WRITE
-    touched = np.unique(rows["file"][done])
+    touched = np.zeros(len(plan.files) + 1, np.bool_)  # the last: no file
+    touched[rows["file"][done]] = True
     return Moved(
         requests=int(done.sum()),
         data_requests=int((done & np.isin(rows["op"], DATA_OPS)).sum()),
-        files=int((touched >= 0).sum()),
+        files=int(touched[:-1].sum()),
         bytes_written=int(arrived[payload & writes].sum()),
         bytes_read=int(arrived[payload & ~writes].sum()),
         padding_bytes=int(arrived[padding].sum()),
