@@ -139,7 +139,8 @@ def _compared(recording: Trace, plan: Plan, op: str) -> Trace:
     if op != "all":
         of_op = np.zeros(len(recording), np.bool_)
         try:
-            rows = Select(ops=(op,))(plan_from_trace(recording)).requests["source_row"]
+            requests = plan_from_trace(recording) if of_tensors else plan
+            rows = Select(ops=(op,))(requests).requests["source_row"]
             of_op[rows[rows >= 0]] = True
         except PlanError:
             pass  # tensors alone were recorded of it
