@@ -72,14 +72,6 @@ class Relocation:
         entries = entries.compress(entries["length"] > 0)
         return cls(entries.take(np.lexsort((entries["offset"], entries["file"]))))
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether every byte lies where it was recorded."""
-        rows = self.entries
-        return bool(
-            np.all((rows["file"] == rows["to_file"]) & (rows["offset"] == rows["to_offset"]))
-        )
-
     def files(self) -> Ints:
         """Return the recorded files that have entries."""
         return np.unique(self.entries["file"]).astype(np.int64)
