@@ -1,77 +1,70 @@
 """How fast a plan is made and transformed, and what memory it takes: make bench, or alone.
 
-Prints seconds and bytes per request of each stage, for a plan of RANKS ranks that write FILES
-files each in requests of 4 KiB.
+Prints seconds and bytes per request of each stage, for a trace of RANKS ranks that write FILES
+files each in requests of 4 KiB. What a stage is at most to take: AIM_SECONDS for ten million
+requests aggregated and coalesced (--requests 10000000), AIM_BYTES for each in the plan, and
+AIM_NULL_BYTES for all of fifty million through the null executor (--null --requests 50000000).
 """
 
 import argparse
+import multiprocessing
 import os
 import resource
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
+from iotrace.replay.build import plan_from_trace
 from iotrace.replay.executors.executor import LoopOptions
 from iotrace.replay.executors.null import NullExecutor
-from iotrace.replay.files import describe_files
-from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape
-from iotrace.replay.pieces import make_pieces
-from iotrace.replay.plan import Applied, Plan, Stream
-from iotrace.replay.relocation import Relocation
-from iotrace.replay.rows import ROW
+from iotrace.replay.plan import Plan
 from iotrace.replay.schedule import schedule
 from iotrace.replay.transforms.aggregate import Aggregate
 from iotrace.replay.transforms.coalesce import Coalesce
-from iotrace.traces.phases import Phase
+from iotrace.traces.columns import Strings
+from iotrace.traces.metadata import Metadata
+from iotrace.traces.reader import read_trace
+from iotrace.traces.trace import Trace
+from iotrace.traces.writer import write_trace
 
 RANKS, FILES, LENGTH = 8, 100, 4096
+AIM_SECONDS, AIM_BYTES, AIM_NULL_BYTES = 5.0, 64, 10**9
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
-@dataclass(frozen=True)
-class Stage:
-    """What is timed."""
-
-    name: str
-    run: Callable[[Plan], Plan]
-
-
-def make_plan(count: int) -> Plan:
-    """Return a plan of about `count` writes, the ranks taking turns."""
+def write_recording(count: int, path: Path) -> None:
+    """Write a trace of about `count` writes, the ranks taking turns."""
     files = RANKS * FILES
     each = count // files + 2  # of a file: its open, its writes, its close
-    rows = np.zeros(files * each, ROW)
-    place = np.arange(len(rows))
+    place = np.arange(files * each)
     rank = place % RANKS
-    within = place // RANKS
-    file = rank * FILES + within // each
-    step = within % each
-    op = np.where(step == 0, int(Op.OPEN), np.where(step == each - 1, int(Op.CLOSE), int(Op.WRITE)))
-    writes = op == Op.WRITE
-    rows["op"], rows["file"], rows["handle"], rows["stream"] = op, file, file, rank
-    rows["path"] = np.where(op == Op.OPEN, file, -1)
-    rows["target"] = -1
-    rows["flags"] = np.where(op == Op.OPEN, os.O_WRONLY | os.O_CREAT, 0)
-    rows["mode"] = np.where(op == Op.OPEN, 0o644, 0)
-    rows["offset"] = np.where(writes, (step - 1) * LENGTH, 0)
-    rows["length"] = np.where(writes, LENGTH, 0)
-    rows["phase"], rows["source_row"] = Phase.SAVE, place
-    rows["piece_count"] = writes
-    rows["first_piece"] = np.cumsum(writes) - writes
-    pieces = make_pieces(file[writes], rows["offset"][writes], LENGTH)
-    paths = tuple(f"rank-{number // FILES}/{number % FILES}" for number in range(files))
-    before = np.zeros(files, np.int64)
-    return Plan(
-        files=describe_files(rows, paths, before, Relocation()),
-        paths=paths,
-        streams=tuple(Stream(number, 0, number) for number in range(RANKS)),
-        requests=rows,
-        pieces=pieces,
-        relocation=Relocation(),
-        history=(Applied("made"),),
-    )
+    file = rank * FILES + place // RANKS // each
+    step = place // RANKS % each
+    op = np.where(step == 0, 0, np.where(step == each - 1, 2, 1)).astype(np.int32)
+    names = [f"/run/rank-{number // FILES}/{number % FILES}" for number in range(files)]
+    moved = np.where(op == 1, LENGTH, 0)
+    columns = {
+        "layer": Strings.constant("request", len(place)),
+        "op": Strings(op, ("open", "write", "close")),
+        "path": Strings(file.astype(np.int32), names),
+        "start_ns": place * 1000,
+        "end_ns": place * 1000 + 500,
+        "rank": rank,
+        "process": rank,
+        "file": file,
+        "offset": np.where(op == 1, (step - 1) * LENGTH, 0),
+        "length": moved,
+        "result": moved,
+        "flags": np.where(op == 0, os.O_WRONLY | os.O_CREAT, 0),
+    }
+    write_trace(Trace.from_columns(columns, Metadata()), path)
 
 
 def run_null(plan: Plan) -> Plan:
@@ -81,25 +74,23 @@ def run_null(plan: Plan) -> Plan:
     return plan
 
 
-@dataclass(frozen=True)
-class Clock:
-    """Seconds on the wall and of the processors; a busy machine shows in the first alone."""
+@dataclass
+class Stages:
+    """Runs stages over `count` requests and prints what each took.
 
-    wall: float
-    cpu: float
+    A busy machine shows in the seconds on the wall alone; the peak is that of all stages so far.
+    """
 
-    @classmethod
-    def now(cls) -> "Clock":
-        return cls(time.monotonic(), time.process_time())
+    count: int
 
-
-def print_stage(name: str, begun: Clock, count: int) -> None:
-    """Print what a stage over `count` requests took since `begun`."""
-    now = Clock.now()
-    print(
-        f"{name:<12}{now.wall - begun.wall:8.2f} s{now.cpu - begun.cpu:8.2f} s of CPU"
-        f"   peak {peak_bytes() / count:6.0f} B each"
-    )
+    def run(self, name: str, stage: Callable[[Given], Made], given: Given) -> tuple[Made, float]:
+        """Return what a stage gives, and its seconds of the processors."""
+        wall, cpu = time.monotonic(), time.process_time()
+        made = stage(given)
+        wall, cpu = time.monotonic() - wall, time.process_time() - cpu
+        each = peak_bytes() / self.count
+        print(f"{name:<12}{wall:8.2f} s{cpu:8.2f} s of CPU   peak {each:6.0f} B each")
+        return made, cpu
 
 
 def peak_bytes() -> int:
@@ -113,17 +104,25 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--null", action="store_true", help="only schedule, and run nothing")
     chosen = parser.parse_args()
-    begun = Clock.now()
-    plan = make_plan(chosen.requests)
-    count = len(plan.requests)
-    size = plan.requests.nbytes + plan.pieces.nbytes
-    print(f"{count:,} requests, {size / count:.0f} bytes each in the plan")
-    print_stage("made", begun, count)
-    stages = [Stage("aggregate", Aggregate("rank")), Stage("coalesce", Coalesce())]
-    for stage in [Stage("null", run_null)] if chosen.null else stages:
-        begun = Clock.now()
-        plan = stage.run(plan)
-        print_stage(stage.name, begun, count)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "trace.parquet")
+        writer = multiprocessing.Process(target=write_recording, args=(chosen.requests, path))
+        writer.start()  # apart: its memory is not that of a plan
+        writer.join()
+        stages = Stages(chosen.requests)
+        trace, _ = stages.run("read", read_trace, path)
+    plan, _ = stages.run("made", plan_from_trace, trace)
+    del trace
+    kept = (plan.requests.nbytes + plan.pieces.nbytes) / len(plan.requests)
+    print(f"{len(plan.requests):,} requests, {kept:.0f} B each in the plan (aim: {AIM_BYTES})")
+    if chosen.null:
+        stages.run("null", run_null, plan)
+        print(f"{peak_bytes():,} B in all (aim for 50 million: {AIM_NULL_BYTES:,})")
+        return
+    plan, first = stages.run("aggregate", Aggregate("rank"), plan)
+    plan, second = stages.run("coalesce", Coalesce(), plan)
+    per_aim = (first + second) * 1e7 / chosen.requests
+    print(f"{per_aim:.1f} s of CPU for both, per 10 million (aim: {AIM_SECONDS:.0f})")
 
 
 if __name__ == "__main__":
