@@ -92,7 +92,7 @@ def replay(
             raise PlanError("--stage is for one process; leave it out, or the launcher")
         with ExitStack() as places:
             kept = places.enter_context(Workspace(options.root, options.keep, group))
-            tier = None if options.stage is None else Workspace(options.stage)
+            tier = None if options.stage is None else Workspace(options.stage, option="--stage")
             workspace = kept if tier is None else places.enter_context(tier)
             how = (options, executor, tape, workspace, kept, group)
             try:

@@ -34,12 +34,16 @@ class Workspace:
         root: where to make it; it must exist.
         keep: leave it there.
         group: the processes that use it together; the first makes and removes it.
+        option: that chooses another root, for messages.
 
     Raises:
         PlanError: on entering, when the directory cannot be made.
     """
 
-    def __init__(self, root: Path, keep: bool = False, group: Group | None = None) -> None:
+    def __init__(
+        self, root: Path, keep: bool = False, group: Group | None = None, option: str = "--root"
+    ) -> None:
+        self._option = option
         self._group = group or Solo()
         self._root = root
         self._keep = keep
@@ -63,7 +67,7 @@ class Workspace:
         except OSError as error:
             raise PlanError(
                 f"no directory can be made in {self._root}: {error.strerror}; "
-                "choose another with --root"
+                f"choose another with {self._option}"
             ) from error
 
     def __exit__(
@@ -96,8 +100,8 @@ class Workspace:
         if needed_bytes > free_bytes:
             raise PlanError(
                 f"the replay needs {sized(needed_bytes)} in {self._root} and "
-                f"{sized(free_bytes)} are free; choose another place with --root, or half of it "
-                "with --op"
+                f"{sized(free_bytes)} are free; choose another place with {self._option}, or half "
+                "of it with --op"
             )
 
     def make_directories(self, plan: Plan) -> None:

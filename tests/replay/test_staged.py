@@ -111,6 +111,15 @@ def test_holes_are_drained_as_holes(tier: Path, tmp_path: Path) -> None:
     assert found.stat().st_blocks * 512 <= 1 << 20
 
 
+def test_a_tier_without_room_is_named(tier: Path, tmp_path: Path) -> None:
+    """The option to change is not --root; nothing is written to either."""
+    too_much = os.statvfs(tier).f_blocks * os.statvfs(tier).f_frsize
+    plan = sketch(f"open a w+create\nwrite a 0 {too_much}\nclose a")
+    with pytest.raises(PlanError, match="--stage"):
+        staged(plan, tier, tmp_path)
+    assert list(tmp_path.iterdir()) == list(tier.iterdir()) == []
+
+
 def test_a_launch_is_refused(tier: Path, tmp_path: Path) -> None:
     """The tiers of other machines are not seen from here."""
 
