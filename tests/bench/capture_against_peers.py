@@ -1,8 +1,10 @@
 """Compare what tracers cost and see: bare, iotrace, DFTracer, Darshan where it is built, strace.
 
 Run by hand: `python tests/bench/capture_against_peers.py [ROUNDS [CALLS]]`; what it prints is
-docs/capture-cost.md. DFTracer is installed from the package index into build/peers. Runs take
-turns; CPU time is quoted, since the machine may have other work.
+docs/capture-cost.md. DFTracer is installed from the package index into build/peers; Darshan takes
+part where DARSHAN_LIBRARY names the libdarshan.so of a build without MPI whose logs go where
+DARSHAN_LOG_DIR_PATH says. Runs take turns; CPU time is quoted, since the machine may have other
+work.
 """
 
 import gzip
@@ -21,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from iotrace.capture.collector import collect
+from iotrace.traces.formats.darshan import read_binary
 from iotrace.traces.version import tool_version
 from iotrace.traces.writer import write_trace
 
@@ -31,6 +34,10 @@ PEERS = ROOT / "build" / "peers"
 THREADS, BLOCK_BYTES, PART_BLOCKS = 8, 4096, 256  # of million.c
 SAVE = "import sys, torch; torch.save({'w': torch.ones(16 << 20)}, sys.argv[1])"
 STRACED = re.compile(r"(?:write|pwrite64|writev)\(.*= (\d+)$|resumed>.*= (\d+)$", re.MULTILINE)
+# By default 2 MiB of DXT are full after 65,000 requests, and all below /dev is left out.
+DARSHAN_SETTINGS = (
+    "MODMEM 64\nMAX_RECORDS 30000 DXT_POSIX\nNAME_INCLUDE ^/dev/shm POSIX,STDIO,DXT_POSIX\n"
+)
 DFTRACED = re.compile(r'"name":"(?:p?writev?|pwrite64|fwrite)".*?"ret":(\d+)')
 
 
@@ -88,6 +95,16 @@ def seen_by_dftracer(logs: Path) -> tuple[int, int, int]:
     return sum(map(int, DFTRACED.findall(text))), text.count('"id":'), stored
 
 
+def seen_by_darshan(logs: Path) -> tuple[int, int, int]:
+    written = records = stored = 0
+    for log in logs.glob("*.darshan"):
+        requests = read_binary(log)
+        written += int(requests.where(requests.row_mask(op="write")).ints("result").sum())
+        records += len(requests)
+        stored += log.stat().st_size
+    return written, records, stored
+
+
 def seen_by_strace(logs: Path) -> tuple[int, int, int]:
     text = (logs / "strace").read_text()
     written = sum(int(first or second) for first, second in STRACED.findall(text))
@@ -121,6 +138,29 @@ def dftracer(folder: Path) -> Tracer | str:
     )
 
 
+def darshan(folder: Path) -> Tracer | str:
+    """Return how to run Darshan with its extended traces, or why it cannot be."""
+    library = os.environ.get("DARSHAN_LIBRARY")
+    if library is None:
+        return "Darshan is left out: DARSHAN_LIBRARY names no libdarshan.so."
+    described = Path(library).parent / "pkgconfig" / "darshan-runtime.pc"
+    text = described.read_text() if described.exists() else ""
+    version = re.search(r"^Version: (\S+)", text, re.MULTILINE)
+    settings = folder / "darshan.conf"
+    settings.write_text(DARSHAN_SETTINGS)
+    return Tracer(
+        f"Darshan {version[1] if version else ''} with DXT",
+        extra={
+            "LD_PRELOAD": library,
+            "DARSHAN_ENABLE_NONMPI": "1",
+            "DXT_ENABLE_IO_TRACE": "1",
+            "DARSHAN_LOG_DIR_PATH": "LOGS",
+            "DARSHAN_CONFIG_PATH": str(settings),
+        },
+        seen=seen_by_darshan,
+    )
+
+
 def tracers(folder: Path) -> tuple[list[Tracer], list[str]]:
     """Return who takes part, and who does not and why."""
     iotrace = Tracer(
@@ -129,12 +169,11 @@ def tracers(folder: Path) -> tuple[list[Tracer], list[str]]:
         seen=seen_by_iotrace,
     )
     found, absent = [Tracer("bare"), iotrace], []
-    peer = dftracer(folder)
-    if isinstance(peer, Tracer):
-        found.append(peer)
-    else:
-        absent.append(peer)
-    absent.append("Darshan is left out: it is in no package here and was not built.")
+    for peer in (dftracer(folder), darshan(folder)):
+        if isinstance(peer, Tracer):
+            found.append(peer)
+        else:
+            absent.append(peer)
     if shutil.which("strace"):
         calls = "trace=write,pwrite64,writev"
         prefix = ("strace", "-f", "-o", "LOGS/strace", "-e", calls, "-e", "signal=none")
