@@ -144,10 +144,9 @@ def fence_counts(
         `file_before`, `file_fences` and `global_fences`, each as long as `requests`.
     """
     fence = requests["fence"]
-    everything = (fence == Fence.ALL).astype(np.int64)
-    global_fences = np.cumsum(everything) - everything
-    file_before = np.zeros(len(requests), np.int64)
-    file_fences = np.zeros(len(requests), np.int64)
+    everything = (fence == Fence.ALL).astype(np.uint32)
+    global_fences = np.cumsum(everything, dtype=np.uint32) - everything
+    file_before, file_fences = np.zeros((2, len(requests)), np.uint32)
     order = grouped(requests["file"])
     order = order[requests["file"][order] >= 0]
     if len(order):
@@ -158,11 +157,7 @@ def fence_counts(
         running = np.cumsum(fences) - fences
         file_before[order] = np.arange(len(files)) - group
         file_fences[order] = running - running[group]
-    return (
-        file_before.astype(np.uint32),
-        file_fences.astype(np.uint32),
-        global_fences.astype(np.uint32),
-    )
+    return file_before, file_fences, global_fences
 
 
 def check_job(job: Job) -> None:

@@ -71,6 +71,7 @@ class Move:
         for part, places in kept:
             begins = np.concatenate([[True], places[1:] != places[:-1]])[: len(places)]
             part["think_ns"] += np.where(begins, pauses[places], 0)
+        del pauses
         requests = merge(*((part, places, 0) for part, places in kept), *around)
         paths = frame.paths
         del rows, at, kept, frame  # what is left has room for the files' description

@@ -35,8 +35,10 @@ def merge(*parts: tuple[Rows, Ints, int]) -> Rows:
     """
     least = min(part[2] for part in parts)
     span = max(part[2] for part in parts) - least + 1
-    keys = np.concatenate([part[1] * span + (part[2] - least) for part in parts])
-    return _placed([part[0] for part in parts], np.argsort(keys, kind="stable"))
+    keys = [part[1] * span + (part[2] - least) for part in parts]
+    order = np.argsort(np.concatenate(keys), kind="stable")
+    del keys
+    return _placed([part[0] for part in parts], order)
 
 
 def in_order(*parts: tuple[Rows, Ints]) -> tuple[Rows, Ints]:
