@@ -37,6 +37,7 @@ KIB, MIB = 1 << 10, 1 << 20
 DEPTHS = (1, 2, 4, 8, 16, 32)
 SIZES = (256 * KIB, MIB, 8 * MIB, 32 * MIB)
 SMALL = 64 * KIB
+OTHER_TURNS = 5  # of the parts whose ratios nothing is concluded from
 PAUSE_SECONDS = 5.0  # free memory is taken back two seconds after it was freed, and in bits
 FACTORS = ("torch.save", "dcp", "torchsnapshot")  # engines whose factors are told apart
 MEMORY = ("torch.save", "safetensors")  # engines that write from one thread
@@ -50,7 +51,7 @@ class Study:
     Attributes:
         folder: to work in.
         large: tensors of 8 MiB per state.
-        turns: of each alternation.
+        turns: of the pairs; of the other parts at most OTHER_TURNS.
         clock: when to stop.
         traces: replays of each engine's trace.
     """
@@ -63,7 +64,8 @@ class Study:
 
     def take(self, part: str, engine: str, sides: Mapping[str, Side]) -> list[Row]:
         """Run sides in turns."""
-        return take_turns(part, engine, sides, self.turns, self.clock)
+        turns = self.turns if part == "pairs" else min(self.turns, OTHER_TURNS)
+        return take_turns(part, engine, sides, turns, self.clock)
 
     def vary_fio(self) -> tuple[Fio, list[Row]]:
         """Return fio's best way, found by one factor after the other, and the rows."""
@@ -113,6 +115,7 @@ class Study:
                 "with pauses": side(write, warmup=1, executor="posix", timing="think"),
                 "best": best,
                 "fio": fio,
+                "fio, new file": replace(fio, overwrite=False),
             }
             rows = self.take("pairs", engine, sides)
             return list(with_io(rows, captured))
@@ -196,8 +199,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?", default=Path("build"))
     parser.add_argument("--minutes", type=float, default=16.0)
-    parser.add_argument("--turns", type=int, default=7, help="of each alternation")
-    parser.add_argument("--large", type=int, default=64, help="tensors of 8 MiB per state")
+    parser.add_argument("--turns", type=int, default=7, help="of engines, replays and fio")
+    parser.add_argument("--large", type=int, default=64, help="tensors of 8 MiB, at least 4")
     parser.add_argument("--engine", action="append", choices=ENGINES, help="default: all there")
     parser.add_argument("--rows", type=Path, default=Path("build/study.csv"))
     asked = parser.parse_args()

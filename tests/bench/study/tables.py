@@ -102,9 +102,10 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def engines_table(rows: Rows) -> str:
     """Engines against the best transform and fio."""
+    fio = ("fio", "fio, new file")
     heads = (
-        *("engine", "call returns", "durable", "best transform", "fio"),
-        *("engine / best", "fio / best"),
+        *("engine", "call returns", "durable", "best transform", "fio", "fio, new file"),
+        *("engine / best", "fio / best", "fio, new file / best"),
     )
     return table(
         heads,
@@ -112,9 +113,8 @@ def engines_table(rows: Rows) -> str:
             (
                 engine,
                 rows.time("pairs", engine, "engine", lambda row: row.seconds),
-                *(rows.time("pairs", engine, side) for side in ("engine", "best", "fio")),
-                rows.ratio("pairs", engine, "engine", "best"),
-                rows.ratio("pairs", engine, "fio", "best"),
+                *(rows.time("pairs", engine, side) for side in ("engine", "best", *fio)),
+                *(rows.ratio("pairs", engine, side, "best") for side in ("engine", *fio)),
             )
             for engine in rows.engines("pairs")
         ),
