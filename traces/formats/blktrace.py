@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats.lines import Lines, parsing
-from iotrace.traces.formats.rows import Rows, noted
+from iotrace.traces.formats.rows import Rows, check_time, noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.trace import Trace
@@ -68,7 +68,7 @@ class _Log:
             raise ValueError(f"no device has a sector {sector}")
         path = f"/dev/block/{match['major']}:{match['minor']}"
         key = path, sector, count, match["rwbs"]
-        ns = int(match["s"]) * _NS + int(match["ns"])
+        ns = check_time(int(match["s"]) * _NS + int(match["ns"]))
         if match["action"] == _ISSUED:
             self._in_flight[key] = _Issued(ns, int(match["pid"]))
             return

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.formats.lines import Lines, parsing
-from iotrace.traces.formats.rows import Rows, absolute, noted
+from iotrace.traces.formats.rows import Rows, absolute, check_time, noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.trace import Trace
@@ -165,4 +165,4 @@ class _Log:
 
 def _ns(date: str) -> int:
     when = datetime.strptime(date, "%Y-%m-%dT%H:%M:%S.%f%z")
-    return int(when.timestamp()) * 10**9 + when.microsecond // 1000 * _MS_NS
+    return check_time(int(when.timestamp()) * 10**9 + when.microsecond // 1000 * _MS_NS)

@@ -27,6 +27,17 @@ _MAX_ERRNO = 4095
 _ROW_BYTES = 3 * 8 * (len(INT_COLUMNS) + len(TEXT_COLUMNS))
 
 
+def check_time(time_ns: int) -> int:
+    """Return a time that rows can hold; importers ask before they keep it for a row to come.
+
+    Raises:
+        ValueError: they cannot.
+    """
+    if abs(time_ns) >= 2**62:
+        raise ValueError(f"{time_ns} ns is no time that a trace can hold")
+    return time_ns
+
+
 class Rows:
     """The rows that an importer has found so far.
 
@@ -92,13 +103,14 @@ class Rows:
             if not -(2**31) <= (values[name] or 0) < 2**31:
                 raise ValueError(f"{name} {values[name]} does not fit 32 bits")
         offset, length = values.get("offset") or 0, values.get("length") or 0
-        if offset + length >= 2**63 or abs(values["start_ns"]) >= 2**62:
+        if offset + length >= 2**63:
             raise ValueError("a number does not fit 63 bits")
+        check_time(values["start_ns"])
         end_ns, result = values.get("end_ns"), values.get("result")
         if end_ns is not None and end_ns < values["start_ns"]:
             raise ValueError("the end lies before the start")
-        if end_ns is not None and end_ns >= 2**62:
-            raise ValueError("a number does not fit 63 bits")
+        if end_ns is not None:
+            check_time(end_ns)
         if result is not None and values["layer"] == "request":
             self._check_result(result, values)
 

@@ -69,6 +69,8 @@ OPSLOG = "".join(
     ]
 )
 
+AIO_LATE = OPSLOG.splitlines()[6].replace("2026", "2126")
+
 # From blkparse's manual.
 BLKPARSE = """\
   8,0    3        1     0.000000000   697  Q  WS 2048 + 8 [kjournald]
@@ -231,6 +233,9 @@ def test_kv_cache_objects_in_memory_are_left_out(tmp_path: Path) -> None:
         (darshan, DXT.replace(" X_POSIX       0   read", " X_POSIX       0   seek"), 15),
         (elbencho, OPSLOG.replace('"offset": 4096', '"offset": -1'), 5),
         (elbencho, OPSLOG + "{\n", 13),
+        # A request that has no end in the log.
+        (elbencho, OPSLOG + AIO_LATE, 13),
+        (blktrace, BLKPARSE.replace("0.000016000", "9999999999.000000000"), 12),
         (blktrace, BLKPARSE.replace("2048 + 8 [kj", "99999999999999999999 + 8 [kj"), 3),
         (blktrace, "hello\n", 1),
         (kv_cache, KV_CACHE.replace("Read", "Peek"), 4),
