@@ -178,7 +178,10 @@ def _name_of_open(
     if path < 0:
         name = f"/unnamed/process-{recorded.process[row]}-file-{recorded.key[row] & 0x7FFFFFFF}"
     elif op == Op.OPEN and flags != NULL and flags & TMPFILE_BIT:
-        name = f"{recorded.texts[path]}/unnamed-{row}"
+        folder, _, last = recorded.texts[path].rpartition("/")
+        if not last.startswith("#"):  # a folder, as in the call; the kernel says #INODE in it
+            folder = recorded.texts[path]
+        name = f"{folder}/unnamed-{row}"
     else:
         return recorded.texts[path]
     table.surprises["files without a name, given one beside any link"] += 1
