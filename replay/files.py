@@ -89,6 +89,13 @@ class Files(LazyRows[FileSpec]):
     def __len__(self) -> int:
         return len(self.path)
 
+    def count_names(self, chosen: Mask) -> int:
+        """Return how many names the chosen files have at the end, or had: as a trace counts them.
+
+        A file that is replaced by another, or made anew, is one with it.
+        """
+        return len(np.unique(np.where(self.final_path < 0, self.path, self.final_path)[chosen]))
+
     def row(self, place: int) -> FileSpec:
         """Return one file."""
         first, last = int(self.path[place]), int(self.final_path[place])

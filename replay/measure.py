@@ -49,7 +49,7 @@ def moved_by(plan: Plan, result: Ints) -> Moved:
     return Moved(
         requests=int(done.sum()),
         data_requests=int((done & np.isin(rows["op"], DATA_OPS)).sum()),
-        files=int(touched[:-1].sum()),
+        files=plan.files.count_names(touched[:-1]),
         bytes_written=int(arrived[payload & writes].sum()),
         bytes_read=int(arrived[payload & ~writes].sum()),
         padding_bytes=int(arrived[padding].sum()),

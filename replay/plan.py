@@ -229,7 +229,7 @@ class Plan:
         return Counts(
             requests=len(self.requests),
             data_requests=len(data),
-            files=int(touched[:-1].sum()),
+            files=self.files.count_names(touched[:-1]),
             bytes_written=int(kinds["length"][payload & writes].sum()),
             bytes_read=int(kinds["length"][payload & ~writes].sum()),
             padding_bytes=int(kinds["length"][padding].sum()),

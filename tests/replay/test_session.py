@@ -192,6 +192,22 @@ def test_the_object_of_a_replay_has_the_documented_keys(tmp_path: Path) -> None:
     assert result["planned"]["data_requests"] == 4
 
 
+@pytest.mark.parametrize(
+    "again", ["open t w+create\nwrite t 0 9\nclose t\nrename t f", "unlink f\nopen f w+create"]
+)
+def test_a_file_made_anew_is_counted_once(tmp_path: Path, again: str) -> None:
+    """As in the recording and in the result: a checkpoint that replaces the last is one file."""
+    trace = sketch_trace(f"open f w+create\nwrite f 0 10\nclose f\n{again}")
+    outcome = run(plan_from_trace(trace), tmp_path)
+    found = (
+        RecordedSummary.of(trace).files,
+        outcome.plan.counts().files,
+        outcome.repetitions[0].moved.files,
+        len(summarize(outcome.to_trace("t.parquet", Metadata())).files),
+    )
+    assert found == (1, 1, 1, 1)
+
+
 def test_a_result_is_a_trace_and_can_be_replayed(tmp_path: Path) -> None:
     """Every command that reads traces reads results: same requests, same bytes."""
     trace = sketch_trace(SAVE_AND_LOAD)
