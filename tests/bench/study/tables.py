@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,24 +143,32 @@ def recorded_table(rows: Rows) -> str:
 
 
 def memory_table(rows: Rows) -> str:
-    """Memory that was at hand, and memory that was lent."""
+    """Memory that was at hand, and memory that was taken back."""
     return table(
         ("engine", "memory", "its requests", "replay", "kernel, save", "kernel, replay", "ratio"),
-        (
-            (
-                engine,
-                name,
-                *(
-                    rows.time(part, engine, side, number)
-                    for number in (requests, kernel)
-                    for side in ("captured", "as recorded")
-                ),
-                rows.ratio(part, engine, "as recorded", "captured", requests),
-            )
-            for engine in rows.engines("memory")
-            for part, name in (("pairs", "at hand"), ("memory", "taken back"))
-        ),
+        (line for engine in rows.engines("memory") for line in memory_lines(rows, engine)),
     )
+
+
+def memory_lines(rows: Rows, engine: str) -> Iterator[list[str]]:
+    """Yield both sides alike, in two states; then each in the state it was once compared in."""
+    save, again = (engine, "captured"), (engine, "as recorded")
+    for saved, replayed, name in (
+        ("pairs", "pairs", "at hand"),
+        ("memory", "memory", "taken back"),
+        ("pairs", "memory", "taken back from the replay alone"),
+    ):
+        line = [engine, name]
+        for number in (requests, kernel):
+            line.append(rows.time(saved, *save, number))
+            line.append(rows.time(replayed, *again, number))
+        if saved == replayed:
+            line.append(rows.ratio(saved, engine, again[1], save[1], requests))
+        else:  # they took no turns
+            above, below = rows.of(replayed, *again), rows.of(saved, *save)
+            medians = [statistics.median(map(requests, side)) for side in (above, below)]
+            line.append(f"{medians[0] / medians[1]:.2f}")
+        yield line
 
 
 def fio_table(rows: Rows) -> str:
