@@ -132,9 +132,9 @@ def test_a_race_ends_in_time_and_repeats_the_favourites(tmp_path: Path) -> None:
     """A real sweep of a few settings; every run is handed on as it ends."""
     small = sketch("open a w+create\nwrite a 0 4096\nclose a\nopen a r\nread a 0 4096\nclose a")
     kept: list[SweepResult] = []
-    levels = {"executor": ("io_uring", "posix"), "queue_depth": (1, 8)}
+    levels = {"executor": ("io_uring", "posix")}
     build = {op: Select(ops=(op,))(small) for op in ("write", "read")}
-    empty = replace(result(), budget_seconds=2.0)
+    empty = replace(result(), budget_seconds=4.0)
     runner = Sweep(empty, lambda op, s: build[op], tmp_path, kept.append, lambda *_: None)
     tasks = [
         distinct(op, factorial(levels), lambda op, s: build[op])[0] for op in ("write", "read")
@@ -142,7 +142,7 @@ def test_a_race_ends_in_time_and_repeats_the_favourites(tmp_path: Path) -> None:
     found = runner.run(tasks)
     assert found.finished
     # One run was under way at the end of the time, and each op is run once whatever it takes.
-    assert sum(one.spent_seconds > 2.0 and not one.finished for one in kept) <= 3
+    assert sum(one.spent_seconds > 4.0 and not one.finished for one in kept) <= 3
     for op in ("write", "read"):
         times = found.times(op)
         assert BASE in times
