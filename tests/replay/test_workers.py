@@ -106,9 +106,11 @@ def test_what_waits_for_another_ranks_request_starts_after_it(
         for i in range(30)
     )
     plan = sketch("process 0\nopen a rw+create\nclose a\n" + rounds)
-    outcome = run(plan, memory, executor=executor, queue_depth=queue_depth)
+    outcome = run(plan, memory, executor=executor, queue_depth=queue_depth, warm=True)
     assert outcome.errors == ()
-    assert_fences_hold(schedule(plan, queue_depth, warm=True).job, outcome.repetitions[0].timings)
+    job, timings = schedule(plan, queue_depth, warm=True).job, outcome.repetitions[0].timings
+    assert len(job.requests) == len(timings)
+    assert_fences_hold(job, timings)
 
 
 def test_every_rank_of_a_real_job_is_a_worker(tmp_path: Path) -> None:
