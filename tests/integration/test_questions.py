@@ -144,7 +144,7 @@ def test_would_bigger_writes_or_direct_io_be_faster(ask: Ask, tmp_path: Path) ->
     """On storage where each request is a round trip nothing beats one write for all of them."""
     trace = ask.trace("in_pieces")
     with slow_mount(tmp_path, 0.002) as mount:
-        given = (trace, "--op", "write", "--budget", "5s", "--root", tmp_path)
+        given = (trace, "--op", "write", "--budget", "8s", "--root", tmp_path)
         shown = run("sweep", *given)
         best = shown.partition("best save:\n")[2].splitlines()[0]
         mount.seen.clear()
