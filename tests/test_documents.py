@@ -8,6 +8,9 @@ import typer.main
 
 from iotrace.tools.cli import build_app
 
+from .bench.study.rows import read_rows
+from .bench.study.tables import TABLES, Rows, filled
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
 # Of other programs, named beside ours.
@@ -42,3 +45,11 @@ def test_the_readme_leads_to_every_document() -> None:
     readme = (ROOT / "README.md").read_text()
     for document in (ROOT / "docs").glob("*.md"):
         assert f"](docs/{document.name})" in readme
+
+
+def test_the_tables_of_the_study_are_those_of_its_rows() -> None:
+    """A number that was typed by hand has no run behind it."""
+    rows = Rows(tuple(read_rows(ROOT / "docs" / "study" / "rows.csv")))
+    document = (ROOT / "docs" / "study.md").read_text()
+    assert len(re.findall(r"<!-- \w+ -->\n\|", document)) == len(TABLES)
+    assert filled(document, rows) == document

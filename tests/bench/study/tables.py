@@ -145,7 +145,15 @@ def recorded_table(rows: Rows) -> str:
 def memory_table(rows: Rows) -> str:
     """Memory that was at hand, and memory that was taken back."""
     return table(
-        ("engine", "memory", "its requests", "replay", "kernel, save", "kernel, replay", "ratio"),
+        (
+            "engine",
+            "free memory",
+            "its requests",
+            "replay",
+            "kernel, save",
+            "kernel, replay",
+            "ratio",
+        ),
         (line for engine in rows.engines("memory") for line in memory_lines(rows, engine)),
     )
 
@@ -154,9 +162,9 @@ def memory_lines(rows: Rows, engine: str) -> Iterator[list[str]]:
     """Yield both sides alike, in two states; then each in the state it was once compared in."""
     save, again = (engine, "captured"), (engine, "as recorded")
     for saved, replayed, name in (
-        ("pairs", "pairs", "at hand"),
-        ("memory", "memory", "taken back"),
-        ("pairs", "memory", "taken back from the replay alone"),
+        ("pairs", "pairs", "as it comes"),
+        ("memory", "memory", "after a pause"),
+        ("pairs", "memory", "a pause before the replay alone"),
     ):
         line = [engine, name]
         for number in (requests, kernel):
