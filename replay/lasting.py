@@ -8,6 +8,7 @@ by as many threads as there are workers, and synced there. The time until all is
 the requests; until it is durable at the destination, that and the drain's.
 """
 
+import errno
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -89,7 +90,9 @@ def _copy_data(source: int, copy: int, name: str) -> None:
     while end < size_bytes:
         try:
             at = os.lseek(source, end, os.SEEK_DATA)
-        except OSError:  # ENXIO: a hole up to the end
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # a hole up to the end
+                raise
             return
         end = os.lseek(source, at, os.SEEK_HOLE)
         os.lseek(copy, at, os.SEEK_SET)

@@ -27,7 +27,7 @@ _NAMES = {
     1: "lookup", 3: "getattr", 4: "setattr", 9: "mkdir", 10: "unlink", 11: "rmdir", 12: "rename",
     14: "open", 15: "read", 16: "write", 17: "statfs", 18: "release", 20: "fsync", 25: "flush",
     26: "init", 27: "opendir", 28: "readdir", 29: "releasedir", 35: "create",
-    45: "rename2",
+    45: "rename2", 46: "lseek",
 }  # fmt: skip
 _SILENT = (2, 36, 42)  # forget, interrupt, batch_forget: nobody waits for an answer
 _SLOW = {"open", "create", "read", "write", "fsync", "flush", "setattr", "rename", "unlink"}
@@ -206,6 +206,9 @@ class SlowMount:
 
     def _rename2(self, node: int, body: bytes) -> bytes:
         return self._rename(node, body, 16)
+
+    def _lseek(self, node: int, body: bytes) -> bytes:
+        raise OSError(errno.ENOSYS, "")  # the kernel knows what to do
 
     def _statfs(self, node: int, body: bytes) -> bytes:
         return struct.pack(

@@ -21,6 +21,8 @@ from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
 from tests.tools.command import assert_fits, assert_one_line_error, iotrace
 
+from .slow_mount import slow_mount
+
 NOTHING = RecordedSummary(0, 0, 0, 0, 0, 0.0, 0.0)
 CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
 SAVE = """mkdir run
@@ -109,6 +111,28 @@ def test_holes_are_drained_as_holes(tier: Path, tmp_path: Path) -> None:
     (found,) = Path(str(outcome.workspace)).iterdir()
     assert found.stat().st_size == far + 4096
     assert found.stat().st_blocks * 512 <= 1 << 20
+
+
+def test_data_that_cannot_be_found_are_no_hole(tmp_path: Path) -> None:
+    """What the tier fails to tell must not become zeros at the destination."""
+    tier, root = tmp_path / "tier", tmp_path / "root"
+    tier.mkdir()
+    root.mkdir()
+    with slow_mount(tier, 0.0) as mount:
+        mount.failing = "lseek"
+        (tier / "a").write_bytes(b"data")
+        with pytest.raises(OSError, match="Input/output error"):
+            drain_of("a", tier, root)
+
+
+def drain_of(name: str, tier: Path, root: Path) -> float:
+    """Drain a file of one folder to another."""
+    fds = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY) for folder in (tier, root)]
+    try:
+        return drain(sketch(f"open {name} w+create\nwrite {name} 0 4\nclose {name}"), *fds, 1)
+    finally:
+        for fd in fds:
+            os.close(fd)
 
 
 def test_a_tier_without_room_is_named(tier: Path, tmp_path: Path) -> None:
