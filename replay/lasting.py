@@ -10,6 +10,7 @@ the requests; until it is durable at the destination, that and the drain's.
 
 import errno
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -51,9 +52,14 @@ def drain(plan: Plan, tier_fd: int, root_fd: int, copiers: int) -> float:
         OSError: as read, write and fsync.
     """
     begin = time.monotonic()
+    stop = threading.Event()
     with ThreadPoolExecutor(max(copiers, 1)) as pool:
-        for _ in pool.map(lambda name: _copy(name, tier_fd, root_fd), _left(plan)):
-            pass
+        try:
+            for _ in pool.map(lambda name: _copy(name, tier_fd, root_fd, stop), _left(plan)):
+                pass
+        except BaseException:
+            stop.set()  # the pool waits for what it has begun, on slow storage perhaps for long
+            raise
     return time.monotonic() - begin
 
 
@@ -61,7 +67,7 @@ def _left(plan: Plan) -> list[str]:
     return [one.final_path for one in plan.files if one.written and one.final_path is not None]
 
 
-def _copy(name: str, tier_fd: int, root_fd: int) -> None:
+def _copy(name: str, tier_fd: int, root_fd: int, stop: threading.Event) -> None:
     try:
         source = open_beneath(tier_fd, name, os.O_RDONLY)
     except FileNotFoundError:
@@ -74,16 +80,17 @@ def _copy(name: str, tier_fd: int, root_fd: int) -> None:
                 continue
         copy = open_beneath(root_fd, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            _copy_data(source, copy, name)
-            os.fsync(copy)
+            _copy_data(source, copy, name, stop)
+            if not stop.is_set():
+                os.fsync(copy)
         finally:
             os.close(copy)
     finally:
         os.close(source)
 
 
-def _copy_data(source: int, copy: int, name: str) -> None:
-    """Copy a file's bytes; holes stay holes."""
+def _copy_data(source: int, copy: int, name: str, stop: threading.Event) -> None:
+    """Copy a file's bytes, unless stopped; holes stay holes."""
     size_bytes = os.fstat(source).st_size
     os.ftruncate(copy, size_bytes)
     end = 0
@@ -97,6 +104,8 @@ def _copy_data(source: int, copy: int, name: str) -> None:
         end = os.lseek(source, at, os.SEEK_HOLE)
         os.lseek(copy, at, os.SEEK_SET)
         while at < end:
+            if stop.is_set():
+                return
             moved = os.sendfile(copy, source, at, min(end - at, _CHUNK_BYTES))
             if not moved:
                 raise ReplayError(f"{name} became shorter while it was drained")

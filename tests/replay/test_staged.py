@@ -2,7 +2,10 @@
 
 import os
 import shutil
+import signal
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,6 +126,25 @@ def test_data_that_cannot_be_found_are_no_hole(tmp_path: Path) -> None:
         (tier / "a").write_bytes(b"data")
         with pytest.raises(OSError, match="Input/output error"):
             drain_of("a", tier, root)
+
+
+def test_an_interrupt_ends_a_drain(tier: Path, tmp_path: Path) -> None:
+    """A checkpoint on its way to slow storage takes long, and nobody waits for the rest of it."""
+    (tier / "a").write_bytes(b"x" * (64 << 20))
+    with slow_mount(tmp_path, 0.002) as mount:
+
+        def interrupt() -> None:
+            while not mount.seen["write"]:
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            drain_of("a", tier, tmp_path)
+        thread.join()
+        assert (tmp_path / "a").read_bytes()[-1] == 0
+        assert not mount.seen["fsync"]
 
 
 def drain_of(name: str, tier: Path, root: Path) -> float:
