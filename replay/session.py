@@ -163,10 +163,15 @@ class _Session:
 
     def make_last(self, workers: int) -> float:
         """Sync every written file, or drain it; return how long that took, in seconds."""
-        if self.staged:
+        if not self.staged:
+            return sync_files(self.plan, self.workspace.fd, self.options.round_trip_seconds)
+        try:
             self.destination.clear()
             return drain(self.plan, self.workspace.fd, self.destination.fd, workers)
-        return sync_files(self.plan, self.workspace.fd, self.options.round_trip_seconds)
+        except OSError as error:
+            raise ReplayError(
+                f"the drain stopped: {error.strerror or error}; look at {self.options.root}"
+            ) from error
 
     def _prepare(self) -> Prepared:
         self.workspace.clear(self.steady)

@@ -1,6 +1,7 @@
 """A staged replay: requests in a fast tier, what they wrote drained to where it belongs."""
 
 import os
+import resource
 import shutil
 import signal
 import tempfile
@@ -20,7 +21,7 @@ from iotrace.replay.session import replay
 from iotrace.replay.sketch import sketch
 from iotrace.replay.transforms.aggregate import Aggregate
 from iotrace.replay.transforms.coalesce import Coalesce
-from iotrace.traces.errors import PlanError
+from iotrace.traces.errors import PlanError, ReplayError
 from iotrace.traces.reader import read_trace
 from tests.tools.command import assert_fits, assert_one_line_error, iotrace
 
@@ -155,6 +156,24 @@ def drain_of(name: str, tier: Path, root: Path) -> float:
     finally:
         for fd in fds:
             os.close(fd)
+
+
+def test_a_drain_that_fails_names_the_destination(
+    tier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the destination that is full, say; there is nothing to be found in the tier."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limited(plan: Plan, tier_fd: int, root_fd: int, copiers: int) -> float:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+        try:
+            return drain(plan, tier_fd, root_fd, copiers)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    monkeypatch.setattr("iotrace.replay.session.drain", limited)
+    with pytest.raises(ReplayError, match=f"File too large; look at {tmp_path}$"):
+        staged(sketch(SAVE), tier, tmp_path)
 
 
 def test_a_tier_without_room_is_named(tier: Path, tmp_path: Path) -> None:
