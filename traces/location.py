@@ -1,7 +1,6 @@
 """Where a trace lies: a file, a folder of files, or a URI such as s3://bucket/trace.parquet."""
 
 import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,7 +116,8 @@ def recover_command(raw_logs: Path, wanted: Path) -> str:
     """
     needed_bytes = sum(path.stat().st_size for path in raw_logs.glob(f"*{RAW_LOGS_SUFFIX}"))
     names = (wanted.name, f"{wanted.stem}-2{wanted.suffix}")
-    folders = (wanted.parent, Path(), Path(tempfile.gettempdir()))
+    # Not tempfile's: that fails where every disk is full, which is when this is asked.
+    folders = (wanted.parent, Path(), Path(os.environ.get("TMPDIR") or "/tmp"))
     places = (folder / name for folder in folders for name in names)
     place = next((p for p in places if _is_free(p, needed_bytes)), wanted)
     return f"iotrace recover {quote(str(raw_logs))} -o {quote(str(place))}"

@@ -87,6 +87,20 @@ def test_raw_logs_that_find_no_room_are_refused_before_the_job(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
+def test_raw_logs_without_their_trace_are_told_where_nothing_can_be_written(
+    tmp_path: Path,
+) -> None:
+    """Every disk may be full, that of temporary files too: that is when a trace is missing."""
+    raw = tmp_path / "t.parquet.raw"
+    raw.mkdir()
+    (raw / "1-2-0123abcd.raw").write_bytes(b"x")
+    script = f"ulimit -f 0; exec {shlex.join([str(IOTRACE), 'show', 't.parquet'])}"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert_one_line_error(done, 2, "`iotrace recover t.parquet.raw -o t.parquet`")
+
+
 def test_tensors_pickled_to_memory_are_no_contradiction(tmp_path: Path) -> None:
     """torch.save to a BytesIO places tensors in no file; the trace is right to say so."""
     job = (
