@@ -73,19 +73,20 @@ def _renamed_by_links(
     removed = dict(zip(trace.where(unlinks).strings("path"), places, strict=True))
     opens = done & trace.row_mask(op="open") & trace.valid("file")
     nameless = opens & (trace.ints("flags", null=0) & TMPFILE_BIT != 0)
-    process, file = trace.ints("process").tolist(), trace.ints("file").tolist()
-    names = {
-        (process[row], file[row]): name
-        for row, name in zip(
-            np.flatnonzero(nameless).tolist(), trace.where(nameless).strings("path"), strict=True
-        )
-    }
+    names = dict(zip(_files(trace, nameless), trace.where(nameless).strings("path"), strict=True))
     return [
         source
         if not is_link
-        else names.get((process[row], file[row]), source if removed.get(source, -1) > row else None)
-        for row, is_link, source in zip(rows.tolist(), links.tolist(), sources, strict=True)
+        else names.get(file, source if removed.get(source, -1) > row else None)
+        for row, file, is_link, source in zip(
+            rows.tolist(), _files(trace, rows), links.tolist(), sources, strict=True
+        )
     ]
+
+
+def _files(trace: Trace, rows: IntArray | Mask) -> Iterator[tuple[int, int]]:
+    """Return process and file number of some rows."""
+    return zip(trace.ints("process")[rows].tolist(), trace.ints("file")[rows].tolist(), strict=True)
 
 
 def _itself_and_folders(path: str) -> Iterator[str]:
