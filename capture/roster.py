@@ -11,6 +11,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,9 +132,16 @@ class Roster:
 
     def program_at(self, pid: int, time_ns: int) -> Program | None:
         """Return the program that a pid ran at some time; None if it is not known."""
-        programs = (p for process in self.processes for p in process if p.pid == pid)
-        begun = (p for p in programs if p.start_ns <= time_ns)
+        begun = (p for p in self._programs.get(pid, ()) if p.start_ns <= time_ns)
         return max(begun, key=lambda program: program.start_ns, default=None)
+
+    @cached_property
+    def _programs(self) -> Mapping[int, Sequence[Program]]:
+        found: defaultdict[int, list[Program]] = defaultdict(list)
+        for process in self.processes:
+            for program in process:
+                found[program.pid].append(program)
+        return found
 
     def running(self) -> list[Program]:
         """Return the programs that still run and have left no raw log."""
