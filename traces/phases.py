@@ -115,13 +115,12 @@ def _of_loads(trace: Trace, opens: Mask, reads: Mask) -> IntArray:
 
 def _in_span(trace: Trace, rows: IntArray, op: str) -> Mask:
     """Return which rows start while a span of their process is open."""
-    out = np.zeros(len(rows), np.bool_)
-    spans = trace.row_mask(layer="span", op=op)
-    start_ns, end_ns, process = trace.ints("start_ns"), ends_ns(trace), trace.ints("process")
-    for one in np.unique(process[spans]).tolist():
-        own = np.flatnonzero(spans & (process == one))
-        begun, ended = np.sort(start_ns[own]), np.sort(end_ns[own])
-        mine = process[rows] == one
-        at = start_ns[rows[mine]]
-        out[mine] = np.searchsorted(begun, at, "right") > np.searchsorted(ended, at, "left")
-    return out
+    spans = np.flatnonzero(trace.row_mask(layer="span", op=op))
+    start_ns, process = trace.ints("start_ns"), trace.ints("process")
+    moment = np.r_[start_ns[spans], start_ns[rows], ends_ns(trace)[spans]]
+    opened = np.repeat((1, 0, -1), (len(spans), len(rows), len(spans)))
+    # By process, then time; at one moment a span opens, rows start, and then it ends.
+    order = np.lexsort((-opened, moment, process[np.r_[spans, rows, spans]]))
+    depth = np.empty_like(opened)
+    depth[order] = np.cumsum(opened[order])
+    return np.asarray(depth[len(spans) : len(spans) + len(rows)] > 0)
