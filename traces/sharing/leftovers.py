@@ -107,9 +107,13 @@ def kept_names(shared: Trace) -> tuple[str, ...]:
 
 def hidden_words(shared: Trace, original: Trace) -> tuple[str, ...]:
     """Return the texts of the original that were not looked for: kept tensor names hold them."""
-    kept, asked = kept_names(shared), needles_of(original, _public(shared, ())).texts
-    names = "\0".join(kept).lower().encode("utf-8", "surrogatepass")
-    return tuple(text.decode(errors="replace") for text in asked if text.lower() in names)
+    names = "\0".join(kept_names(shared)).lower().encode("utf-8", "surrogatepass")
+    asked = {
+        text: text.decode("utf-8", "surrogatepass").lower().encode("utf-8", "surrogatepass")
+        for text in needles_of(original, _public(shared, ())).texts
+    }
+    found = find(asked.values(), names)
+    return tuple(text.decode(errors="replace") for text, lower in asked.items() if lower in found)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from iotrace.capture.rows import NO_REQUESTS
 from iotrace.traces.metadata import Metadata, Mount, Process
 from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import APIS, LAYERS, METADATA_KEY
-from iotrace.traces.sharing.leftovers import find_leftovers
+from iotrace.traces.sharing.leftovers import find_leftovers, hidden_words
 from iotrace.traces.sharing.needles import find
 from iotrace.traces.sharing.publish import publish
 from iotrace.traces.sharing.share import KEEP, KEY, ShareOptions
@@ -248,3 +248,12 @@ def test_text_outside_of_a_dictionary_is_searched(owned: Trace, tmp_path: Path) 
         writer.write_table(table)
     found = find_leftovers(str(path), read_trace(path), owned)
     assert any("a page of column path" in str(one) and "orca" in str(one) for one in found)
+
+
+@pytest.mark.parametrize("name", ["project", "prÖject", "Ünter", "ünter"])
+def test_what_a_kept_name_hides_is_told_whatever_its_case(owned: Trace, name: str) -> None:
+    """What is not searched for its lower case is told by its lower case, beyond ASCII too."""
+    codes, names = owned.codes("name")
+    changed = owned.with_columns({"name": Strings(codes, [f"layers.{name}.0" for _ in names])})
+    original = owned.with_metadata(replace(owned.metadata, command=(name.upper(),)))
+    assert name.upper() in hidden_words(publish(changed, ShareOptions(tensor_names=KEEP)), original)
