@@ -246,6 +246,16 @@ def test_what_the_job_opened_before_the_save_counts_for_its_requests() -> None:
         assert finding.shapes["write"].direct_share == share
 
 
+def test_a_file_that_was_cut_by_another_open_than_that_of_its_writes_is_truncated() -> None:
+    """What it held before is lost to a crash either way."""
+    assert SAVE[1].flags is not None and SAVE[1].flags & os.O_TRUNC
+    again = replace(SAVE[1], flags=os.O_WRONLY, start=1.8, end=2)
+    for rows, truncated in ((SAVE, 1), ((*SAVE[:2], again, *SAVE[2:]), 1), ((again, SAVE[2]), 0)):
+        lasting = only(verdict_on(*rows)).durability
+        assert lasting is not None
+        assert (lasting.in_place, lasting.truncated) == (1, truncated)
+
+
 def test_a_file_renamed_into_place_is_known_by_its_last_name() -> None:
     """A temporary name is no other file; a kill leaves the old one."""
     finding = only(

@@ -76,7 +76,7 @@ def durability(episode: Episode) -> Durability:
         moved = path in sources or any(path.startswith(folder) for folder in folders)
         if moved or (file in linked and own.path_of(0) != path):
             renamed += 1
-        elif has_flag(opened, os.O_TRUNC).any():
+        elif has_flag(np.r_[opened, own.flags[own.is_op("open")]], os.O_TRUNC).any():
             truncated += 1
     return Durability(
         files=len(written),
