@@ -45,7 +45,7 @@ PART = struct.Struct("=qq")  # offset, bytes
 PART_BYTES_MAX = 1 << 20
 TEXT_BYTES_MAX = 32 << 10
 WAITING_MAX = 256
-PAUSE_SECONDS = 0.05
+PAUSE_MS = 50
 
 LOG_NAME = re.compile(rf"(?P<pid>[0-9]+)-[0-9]+-[0-9a-f]{{8}}{re.escape(SUFFIX)}", re.ASCII)
 OWN_FILE = re.compile(r"/proc/self/(io|stat|cmdline)")
@@ -158,6 +158,8 @@ def serve(keeper: Keeper, listener: socket.socket, stop: socket.socket) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
         selector.register(stop, selectors.EVENT_READ)
+        pause = select.poll()  # which knows descriptors above 1023 too
+        pause.register(stop, select.POLLIN)
         waiting: dict[socket.socket, None] = {}  # in order of arrival
         while True:
             ready = {key.fileobj for key, _ in selector.select()}
@@ -167,7 +169,7 @@ def serve(keeper: Keeper, listener: socket.socket, stop: socket.socket) -> None:
                 try:
                     connection, _ = listener.accept()
                 except OSError:  # gone again, or no descriptor is left: it would be ready at once
-                    select.select([stop], [], [], PAUSE_SECONDS)
+                    pause.poll(PAUSE_MS)
                 else:
                     connection.setblocking(False)
                     waiting[connection] = None

@@ -249,8 +249,28 @@ def test_a_process_lets_its_log_grow_by_a_part_of_its_own(raw_dir: Path, address
     assert ask(address, GROW, b"short")[0] < 0
 
 
-def test_without_a_free_descriptor_the_keeper_waits(address: str) -> None:
+@pytest.fixture
+def many_open() -> Iterator[None]:
+    """Hold so many descriptors that the next has a number that select() does not know."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] < 2048:
+        pytest.skip("the limit of open files is low")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, before[1]))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    yield
+    for descriptor in held:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("many_open")
+def test_without_a_free_descriptor_the_keeper_waits(raw_dir: Path) -> None:
     """A connection that cannot be taken stays ready: to try again at once takes a whole core."""
+    with keeping(raw_dir) as address:
+        waits_without_descriptors(address)
+
+
+def waits_without_descriptors(address: str) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert ask(address, PROC_FILE, b"/proc/self/io")[0] == 0  # it has begun to serve
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
