@@ -21,7 +21,7 @@ def loaded_bytes(requests: Rows, streams: Sequence[Stream]) -> Ints:
     What is read ahead of another stream is dropped: it needs no memory of its own.
     """
     loads = (requests["op"] == Op.READ) & (requests["phase"] == Phase.LOAD)
-    rows = requests[loads]
+    rows = requests.compress(loads)
     totals = np.bincount(rows["stream"], weights=rows["length"], minlength=len(streams))
     totals[[stream.leads >= 0 for stream in streams]] = 0
     return totals.astype(np.int64)

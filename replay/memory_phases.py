@@ -48,8 +48,12 @@ class MemoryPhases:
     @classmethod
     def of(cls, plan: Plan, fresh: bool, source: str | None) -> "MemoryPhases":
         """Return what a plan's loads and saves ask for."""
-        fresh_bytes, saved_bytes = loaded_bytes(plan.requests, plan.streams), _saved_bytes(plan)
-        return cls(fresh_bytes * fresh, saved_bytes * (source is not None), source)
+        nothing = np.zeros(len(plan.streams), np.int64)
+        return cls(
+            loaded_bytes(plan.requests, plan.streams) if fresh else nothing,
+            nothing if source is None else _saved_bytes(plan),
+            source,
+        )
 
     def spend(self, own: npt.NDArray[np.bool_], number: int) -> MemorySeconds:
         """Do it for the streams of one worker; return how long it took.
@@ -69,8 +73,9 @@ class MemoryPhases:
 
 def _saved_bytes(plan: Plan) -> Ints:
     """Return the payload that each stream's saves write."""
-    rows = plan.requests[(plan.requests["op"] == Op.WRITE) & (plan.requests["phase"] == Phase.SAVE)]
-    line = plan.pieces[spread(rows["first_piece"], rows["piece_count"].astype(np.int64))]
+    rows = plan.requests
+    rows = rows.compress((rows["op"] == Op.WRITE) & (rows["phase"] == Phase.SAVE))
+    line = plan.pieces.take(spread(rows["first_piece"], rows["piece_count"].astype(np.int64)))
     stream = rows["stream"][request_index(rows)]
     weights = np.where(is_payload(line["file"]), line["length"], 0)
     return np.bincount(stream, weights=weights, minlength=len(plan.streams)).astype(np.int64)
