@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from iotrace.traces.errors import ReplayError
 
@@ -37,7 +38,7 @@ class _Host:
         self._from, self._to = (
             np.frombuffer(mmap.mmap(-1, size_bytes), np.uint8) for _ in range(2)
         )
-        self._from[:] = np.resize(np.arange(251, dtype=np.uint8), size_bytes)
+        self._from[:] = _pattern(size_bytes)
         self._to[:] = 255
 
     def copy(self, size_bytes: int) -> None:
@@ -54,7 +55,7 @@ class _Cuda:
         torch = _cuda_torch()
         device = f"cuda:{number % torch.cuda.device_count()}"
         self._wait: Callable[[str], None] = torch.cuda.synchronize
-        self._from = torch.arange(size_bytes, device=device).remainder(251).to(torch.uint8)
+        self._from = torch.from_numpy(_pattern(size_bytes)).to(device)
         self._to = torch.full((size_bytes,), 255, dtype=torch.uint8).pin_memory()
         self._device = device
         self._wait(device)
@@ -65,6 +66,11 @@ class _Cuda:
 
     def is_whole(self) -> bool:
         return bool((self._from.cpu() == self._to).all())
+
+
+def _pattern(size_bytes: int) -> npt.NDArray[np.uint8]:
+    """Return bytes that differ from their neighbours, and from 255."""
+    return np.resize(np.arange(251, dtype=np.uint8), size_bytes)
 
 
 def _cuda_torch() -> Any:
@@ -88,8 +94,8 @@ def _cuda_torch() -> Any:
 def copy_from(source: str, size_bytes: int, number: int = 0) -> float:
     """Copy so many bytes from a source to pinned memory; return the seconds.
 
-    Taking and filling the memory is not counted. No more than 64 MiB are held at a time, on
-    either side.
+    Taking and filling the memory is not counted. No more than 64 MiB are held on either side,
+    beside what host memory takes for a moment to fill and compare them.
 
     Args:
         source: of SOURCES.
