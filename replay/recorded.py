@@ -23,6 +23,7 @@ _CAPTURES = ("capture", "recover")
 NULL = np.iinfo(np.int64).min
 TENSORS_ALONE = "the trace holds tensors and no requests to replay; add --layer tensor"
 NOTHING_TO_REPLAY = "the trace holds no request that can be replayed; look at `iotrace show`"
+_UNNAMED = "a file without a name"
 # fallocate modes that shift data (COLLAPSE_RANGE, INSERT_RANGE): the payload has no such notion.
 _SHIFTS = 0x08 | 0x20
 
@@ -179,9 +180,9 @@ def _notes(
     counted = []
     for what, mask in left_out.items():
         if mask.any():
-            files = trace.where(mask & changes).strings("path")
-            unlike = tuple(sorted({name or "a file without a name" for name in files}))
-            counted.append(Note(what, int(mask.sum()), files=unlike))
+            codes = np.unique(trace.text_codes("path")[mask & changes]).tolist()
+            unlike = {trace.text("path", code) if code >= 0 else _UNNAMED for code in codes}
+            counted.append(Note(what, int(mask.sum()), files=tuple(sorted(unlike))))
     maps = succeeded & trace.row_mask(op="map")
     if maps.any():
         mapped_bytes = int(trace.ints("length", null=0)[maps].clip(0).sum())
