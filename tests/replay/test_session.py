@@ -143,7 +143,9 @@ def test_repetitions_start_on_fresh_files_and_are_timed_each(tmp_path: Path) -> 
     for name in ("write_seconds", "read_seconds", "durable_seconds"):
         assert len(result[name]) == 3
         assert min(result[name]) > 0
-    assert [4 * done / total for stage, done, total in seen if stage == "run"] == [0, 1, 2, 3, 4]
+    runs = [4 * done / total for stage, done, total in seen if stage == "run"]
+    assert runs == sorted(runs)  # a run of seconds tells of itself in between
+    assert {0, 1, 2, 3, 4} <= set(runs)
 
 
 def test_times_of_runs_that_failed_or_were_not_begun_are_null(tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def test_times_of_runs_that_failed_or_were_not_begun_are_null(tmp_path: Path) ->
         outcome = replay(plan, NOTHING, ReplayOptions(root=tmp_path, repeat=4), limit)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert runs == [0, 1, 2]
+    assert set(runs) - {3} == {0, 1, 2}  # 3: of a failing run that took seconds
     assert "File too large" in outcome.errors[0]
     result = outcome.to_json("t.parquet")
     for name in ("write_seconds", "read_seconds", "durable_seconds", "allocate_seconds"):
