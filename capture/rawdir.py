@@ -50,7 +50,7 @@ def make_raw_dir(wanted: Path) -> tuple[Path, list[str]]:
     problem = try_folder(wanted)
     if problem is None:
         return wanted, []
-    for parent in (Path(tempfile.gettempdir()), SHARED_MEMORY):
+    for parent in (None, SHARED_MEMORY):  # None: of temporary files, if one of these takes a byte
         with suppress(OSError):
             folder = Path(tempfile.mkdtemp(prefix="iotrace-", dir=parent))
             if try_folder(folder) is None:

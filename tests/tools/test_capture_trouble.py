@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from iotrace.traces.reader import read_trace
 
 from .command import IOTRACE, assert_one_line_error, iotrace
@@ -76,10 +78,11 @@ def test_a_static_program_gives_no_complete_trace(tmp_path: Path) -> None:
     assert any("linked statically" in problem for problem in problems)
 
 
-def test_raw_logs_that_find_no_room_are_refused_before_the_job(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [0, 10])
+def test_raw_logs_that_find_no_room_are_refused_before_the_job(tmp_path: Path, limit: int) -> None:
     """A log that cannot begin would give an empty trace that calls itself complete."""
     job = [str(IOTRACE), "capture", "-o", "t.parquet", "--", "touch", "never"]
-    script = f"ulimit -f 10; exec {shlex.join(job)}"
+    script = f"ulimit -f {limit}; exec {shlex.join(job)}"
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
     )
