@@ -33,6 +33,8 @@ _ADVICE = {
     "MADV_WILLNEED": 3,
     "MADV_DONTNEED": 4,
 }
+_RWF_APPEND, _RWF_NOAPPEND = 0x10, 0x20
+_WRITE_FLAGS = {"RWF_APPEND": _RWF_APPEND, "RWF_NOAPPEND": _RWF_NOAPPEND}
 _PROTECTIONS = {"PROT_NONE": 0, "PROT_READ": 1, "PROT_WRITE": 2, "PROT_EXEC": 4}
 
 
@@ -50,9 +52,11 @@ def data(op: str, vectored: bool, at: int | None) -> Callable[[Call], Found]:
         else:
             length = max(call.size(2), moved)
         offset = None if at is None else call.number(at)
-        source = "argument"
+        source, at_end = "argument", op == "write" and appends(call, file)
         if offset is None or offset < 0:
-            offset, source = move(call.machine, file, moved, op == "write"), "tracked"
+            offset, source = move(call.machine, file, moved, at_end), "tracked"
+        elif at_end and moved:  # whatever it asked for
+            offset, source = call.machine.names.sizes.get(file.file), "tracked"
         if offset is None:
             call.machine.lost["positions"] += 1
         elif op == "write":
@@ -76,10 +80,16 @@ def data_extent(
     }
 
 
-def move(machine: Machine, file: OpenFile, moved: int, writes: bool) -> int | None:
-    """Move the position of a file; return where it was."""
+def appends(call: Call, file: OpenFile) -> bool:
+    """Return whether a write goes to the end; its own flags come before those of the file."""
+    flags = flags_of(call.arguments[4], _WRITE_FLAGS) if call.name == "pwritev2" else 0
+    return bool(flags & _RWF_APPEND or (file.appends and not flags & _RWF_NOAPPEND))
+
+
+def move(machine: Machine, file: OpenFile, moved: int, at_end: bool) -> int | None:
+    """Move the position of a file, first to its end if asked; return where it was."""
     offset = file.position
-    if file.appends and writes:
+    if at_end:
         offset = machine.names.sizes.get(file.file)
     file.position = None if offset is None else offset + moved
     return offset
@@ -104,7 +114,8 @@ def copy(call: Call) -> Found:
             match = NUMBER.search(text)
             offset, source = (int(match[0], 0) if match else None), "argument"
         else:
-            offset, source = move(call.machine, file, moved, op == "write"), "tracked"
+            at_end = op == "write" and file.appends
+            offset, source = move(call.machine, file, moved, at_end), "tracked"
         if offset is not None and op == "write":
             call.machine.names.grow(file.file, offset + moved)
         # Who copies a file asks for more than there is.

@@ -27,22 +27,24 @@ os.fsync(copy)
 os.fdatasync(copy)
 os.ftruncate(copy, 8192)
 os.posix_fallocate(copy, 0, 16384)
+os.pwritev(copy, [b"e" * 6], 0, os.RWF_APPEND)  # at 16384
 memory = mmap.mmap(copy, 4096, prot=mmap.PROT_READ, offset=4096)
 memory.close()
 os.close(copy)
 os.rename('sub/a ü"\\<b>.bin', "b.bin")
 again = os.open("b.bin", os.O_WRONLY | os.O_APPEND)
 os.fstat(again)
-os.write(again, b"t" * 5)  # at 16384
+os.write(again, b"t" * 5)  # at 16390
 parent_end, child_end = os.pipe()
 child = os.fork()
 if child == 0:
     os.write(child_end, b"!")  # no file
-    os.write(again, b"c" * 3)  # at 16389, through an inherited descriptor
+    os.write(again, b"c" * 3)  # at 16395, through an inherited descriptor
     os._exit(0)
 os.waitpid(child, 0)
 os.read(parent_end, 1)
-os.write(again, b"p" * 2)  # at 16392: the position is shared with the child
+os.write(again, b"p" * 2)  # at 16398: the position is shared with the child
+os.pwrite(again, b"q" * 4, 100)  # at 16400: Linux appends
 os.close(again)
 
 
