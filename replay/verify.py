@@ -5,6 +5,7 @@ import os
 import numpy as np
 
 from iotrace.replay.files import EXTENT, by_place, resets_of, zeroes_of
+from iotrace.replay.grouping import grouped_by_place
 from iotrace.replay.intervals import first_claims, unions
 from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape, check_file, open_beneath
@@ -28,7 +29,7 @@ def find_mismatch(plan: Plan, tape: Tape, root_fd: int) -> str | None:
     """
     extents = np.concatenate([written_extents(plan), zeroed_extents(plan)])
     extents = by_place(extents) if plan.payload_is_placed else extents
-    extents = extents[np.lexsort((extents["offset"], extents["file"]))]
+    extents = extents.take(grouped_by_place(extents["file"], extents["offset"]))
     bounds = np.searchsorted(extents["file"], np.arange(len(plan.files) + 1))
     for file, spec in enumerate(plan.files):
         if not spec.written or spec.final_path is None:
@@ -82,7 +83,7 @@ def written_extents(plan: Plan) -> Rows:
     was punched into later, is left out.
     """
     left = _left(plan.requests, *_written(plan))
-    return _joined(left[np.lexsort((left["offset"], left["file"]))])
+    return _joined(left.take(grouped_by_place(left["file"], left["offset"])))
 
 
 def zeroed_extents(plan: Plan) -> Rows:
@@ -103,7 +104,7 @@ def zeroed_extents(plan: Plan) -> Rows:
     there = np.concatenate([written, before])
     at = np.concatenate([at, np.full(len(before), -1)])
     chosen = np.isin(there["file"], rows["file"][cuts])
-    there, at = there[chosen], at[chosen]
+    there, at = there.compress(chosen), at[chosen]
     file, start, end = unions(
         there["file"].astype(np.int64), there["offset"], there["offset"] + there["length"]
     )
@@ -127,8 +128,8 @@ def zeroed_extents(plan: Plan) -> Rows:
 def _written(plan: Plan) -> tuple[Rows, Ints]:
     """Return the payload of every write as EXTENT rows, and the request that writes each."""
     index = np.flatnonzero(plan.requests["op"] == Op.WRITE)
-    writes = plan.requests[index]
-    line = plan.pieces[spread(writes["first_piece"], writes["piece_count"].astype(np.int64))]
+    writes = plan.requests.take(index)
+    line = plan.pieces.take(spread(writes["first_piece"], writes["piece_count"].astype(np.int64)))
     owner = request_index(writes)
     ends = np.cumsum(line["length"])
     begin = np.cumsum(writes["length"]) - writes["length"]
@@ -138,7 +139,7 @@ def _written(plan: Plan) -> tuple[Rows, Ints]:
     extents["offset"] = writes["offset"][owner] + ends - line["length"] - begin[owner]
     extents["length"] = line["length"]
     payload = (extents["source"] >= 0) & (extents["length"] > 0)
-    return extents[payload], index[owner[payload]]
+    return extents.compress(payload), index[owner[payload]]
 
 
 def _left(rows: Rows, extents: Rows, at: Ints) -> Rows:
@@ -146,18 +147,19 @@ def _left(rows: Rows, extents: Rows, at: Ints) -> Rows:
     extents = extents.copy()
     room = _sizes_after(rows, extents["file"].astype(np.int64), at) - extents["offset"]
     extents["length"] = np.minimum(extents["length"], room.clip(0))
-    extents, at = extents[extents["length"] > 0], at[extents["length"] > 0]
+    some = extents["length"] > 0
+    extents, at = extents.compress(some), at[some]
     punches = np.flatnonzero(zeroes_of(rows))
     punched = np.isin(extents["file"], rows["file"][punches])
     if not punched.any():
         return extents
-    parts = _unpunched(rows, extents[punched], at[punched], punches)
-    return np.concatenate([extents[~punched], parts])
+    parts = _unpunched(rows, extents.compress(punched), at[punched], punches)
+    return np.concatenate([extents.compress(~punched), parts])
 
 
 def _unpunched(rows: Rows, extents: Rows, at: Ints, punches: Ints) -> Rows:
     """Return the parts of extents, written by requests `at`, that none of `punches` hits later."""
-    holes = rows[punches]
+    holes = rows.take(punches)
     file = np.concatenate([extents["file"], holes["file"]]).astype(np.int64)
     start = np.concatenate([extents["offset"], holes["offset"]])
     end = start + np.concatenate([extents["length"], holes["length"]])
@@ -168,7 +170,7 @@ def _unpunched(rows: Rows, extents: Rows, at: Ints, punches: Ints) -> Rows:
     _, start, end, claim = first_claims(file, start, end, claim)
     owner = order[claim]
     lasts = owner < len(extents)
-    parts, start, end = extents[owner[lasts]], start[lasts], end[lasts]
+    parts, start, end = extents.take(owner[lasts]), start[lasts], end[lasts]
     parts["origin"] += start - parts["offset"]
     parts["offset"], parts["length"] = start, end - start
     return parts
@@ -217,6 +219,6 @@ def _joined(extents: Rows) -> Rows:
     for name in ("offset", "origin"):
         goes_on &= before[name] + before["length"] == after[name]
     first = np.flatnonzero(np.concatenate([[True], ~goes_on]))
-    joined = extents[first]
+    joined = extents.take(first)
     joined["length"] = np.add.reduceat(extents["length"], first)
     return joined
