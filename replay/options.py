@@ -98,6 +98,10 @@ class ReplayOptions:
                 0 <= self.round_trip_seconds <= MAX_ROUND_TRIP_SECONDS,
                 "--rtt must lie between 0 and 1s",
             ),
+            (
+                self.stage is None or not self.round_trip_seconds,
+                "--stage drains without the round trips of --rtt; leave one of them out",
+            ),
             (self.repeat >= 1, "--repeat must be at least 1"),
             (self.warmup >= 0, "--warmup must not be negative"),
             (0 <= self.time_scale < 1e6, "--time-scale must lie between 0 and 1000000"),

@@ -185,6 +185,14 @@ def test_a_tier_without_room_is_named(tier: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == list(tier.iterdir()) == []
 
 
+def test_round_trips_are_refused(tier: Path, tmp_path: Path) -> None:
+    """The drain knows none, so that the time until all is durable would mix two things."""
+    options = ReplayOptions(root=tmp_path, stage=tier, round_trip_seconds=0.001)
+    with pytest.raises(PlanError, match=r"--stage .* --rtt"):
+        replay(sketch(SAVE), NOTHING, options)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_launch_is_refused(tier: Path, tmp_path: Path) -> None:
     """The tiers of other machines are not seen from here."""
 
