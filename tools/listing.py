@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -129,7 +128,7 @@ def _request_cells(
 def _result(result: int | None, count: Callable[[int | None], str]) -> str:
     if result is None or result >= 0:
         return count(result)
-    return errno.errorcode.get(-result) or os.strerror(-result)
+    return errno.errorcode.get(-result, f"error {-result}")
 
 
 def _groups(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -63,6 +63,15 @@ def test_failed_requests_are_counted(make_trace: Make) -> None:
     assert "ENOSPC" in iotrace("show", trace, "--requests").stdout
 
 
+def test_results_that_are_no_error_number_are_listed_as_they_are(make_trace: Make) -> None:
+    """Of a foreign trace."""
+    rows = checkpoint_rows()
+    rows[2] = replace(rows[2], result=-(2**63))
+    listed = iotrace("show", make_trace(rows), "--requests")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert f"error {2**63}" in " ".join(listed.stdout.split())
+
+
 def test_json_has_the_documented_keys(small_trace: Path) -> None:
     """Scripts rely on them."""
     done = iotrace("show", small_trace, "--json", "-")
