@@ -38,6 +38,9 @@ def print_damage(terminal: Terminal, damage: Damage) -> None:
 def _lines(damage: Damage) -> Iterator[tuple[str, str]]:
     yield "checkpoint", f"{damage.path}, {damage.engine}, {format_bytes(damage.size_bytes)}"
     yield "index", damage.index or "whole"
+    if damage.zeros_bytes:
+        last = format_bytes(damage.zeros_bytes)
+        yield "zeros", f"the last {last} of the file: of a tensor, or never written"
     lost, parts = damage.lost, damage.parts
     if not parts:
         yield "tensors", "none can be told apart without the index" if damage.index else "none"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from iotrace.traces.formats import dcp_folder, header_file, snapshot_folder, torch_scan
 from iotrace.traces.formats.piece import Piece
@@ -14,6 +15,8 @@ from iotrace.traces.formats.torch_file import ZIP_MAGIC
 
 _DCP_SUFFIX = ".distcp"
 _SLACK_BYTES = 64 << 20  # the last storage of a file that was cut
+_PAGE_BYTES = 4096  # what a crash leaves unwritten reads as pages of zeros
+_CHUNK_BYTES = 1 << 20  # of pages
 _BROKEN = (ValueError, OSError, OverflowError, RecursionError)
 
 
@@ -41,6 +44,8 @@ class Damage:
         checked: `checksums` if all bytes that are there were held against these, `some checksums`
             if some were, else `extents`.
         parts: in the order of their bytes; empty where the index tells no names.
+        zeros_bytes: of zeros at the end of a single file, in whole pages. A tensor may end so, and
+            so does a file that was made at its full size and not filled.
     """
 
     path: str
@@ -49,6 +54,7 @@ class Damage:
     index: str
     checked: str
     parts: tuple[Part, ...]
+    zeros_bytes: int = 0
 
     @property
     def lost(self) -> tuple[Part, ...]:
@@ -82,11 +88,13 @@ def _archive(path: Path) -> Damage | None:
             return None
         # Storages of a real file do not overlap; of one made to keep us busy they might.
         honest = sum(stored.length for stored in found.storages.values()) <= 2 * size + _SLACK_BYTES
+        # Behind the last storage comes the index: no whole archive ends in zeros.
+        filled = _filled_bytes(file, size)
         why, held, unheld = {}, 0, 0
         for key, stored in found.storages.items():
             there = honest and key in found.checksums and stored.offset + stored.length <= size
             actual = torch_scan.checksum(file, stored) if there else None
-            why[key] = _storage_state(found, key, size, actual)
+            why[key] = _storage_state(found, key, size, filled, actual)
             held += actual is not None
             unheld += actual is None and stored.length > 0 and not why[key]
     parts = [
@@ -107,15 +115,32 @@ def _archive(path: Path) -> Damage | None:
         index = "there, but the names at the front are broken" if found.index else torn
     checked = "extents" if not held else "some checksums" if unheld else "checksums"
     parts.sort(key=lambda part: part.offset)
-    return Damage(str(path), "torch.save", size, index, checked, tuple(parts))
+    return Damage(str(path), "torch.save", size, index, checked, tuple(parts), size - filled)
 
 
-def _storage_state(found: torch_scan.Scan, key: str, size: int, actual: int | None) -> str:
+def _storage_state(
+    found: torch_scan.Scan, key: str, size: int, filled: int, actual: int | None
+) -> str:
     stored = found.storages[key]
     there = size - stored.offset
     if there < stored.length:
         return f"cut: {max(there, 0):,} of {stored.length:,} bytes are there"
+    if actual is None and stored.length and stored.offset + stored.length > filled:
+        return f"zeros from byte {filled:,} of the file on, which may never have been written"
     return "its checksum is wrong" if actual not in (None, found.checksums.get(key)) else ""
+
+
+def _filled_bytes(file: BinaryIO, size: int) -> int:
+    """Return where the pages of zeros at the end of a file begin; `size` if there are none."""
+    end = size
+    while end:
+        begin = max(0, (end - 1) // _CHUNK_BYTES * _CHUNK_BYTES)
+        file.seek(begin)
+        data = file.read(end - begin).rstrip(b"\0")
+        if data:
+            return min(size, -(-(begin + len(data)) // _PAGE_BYTES) * _PAGE_BYTES)
+        end = begin
+    return 0
 
 
 def _headed(path: Path) -> Damage:
@@ -126,7 +151,9 @@ def _headed(path: Path) -> Damage:
             engine, pieces = header_file.pieces(file, str(path))
         except _BROKEN:
             return Damage(str(path), "safetensors", size, "cut or broken", "extents", ())
-    return Damage(str(path), engine, size, "", "extents", tuple(_parts(path.parent, pieces)))
+        filled = _filled_bytes(file, size)
+    parts = tuple(_parts(path.parent, pieces))
+    return Damage(str(path), engine, size, "", "extents", parts, size - filled)
 
 
 def _folder(path: Path) -> Damage | None:

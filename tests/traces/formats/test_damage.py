@@ -75,6 +75,24 @@ def test_a_cut_archive_gives_back_what_lies_before_the_cut(saved: Path, tmp_path
         torch.load(torn)
 
 
+def test_zeros_in_the_place_of_the_end_prove_no_tensor(saved: Path, tmp_path: Path) -> None:
+    """A file that was made at its full size, or whose last pages never reached the disk."""
+    whole, torn = (saved / "model.pt").read_bytes(), tmp_path / "torn.pt"
+    parts = state_of(saved / "model.pt").parts
+    cut = parts[2].offset + parts[2].length // 2
+    torn.write_bytes(whole[:cut] + bytes(len(whole) - cut))
+    found = state_of(torn)
+    assert readable(found) == ["layer.0", "layer.1"]
+    filled = -(-cut // 4096) * 4096
+    zeros = f"zeros from byte {filled:,} of the file on, which may never have been written"
+    assert found.lost[0].lost == zeros
+    assert found.zeros_bytes == len(whole) - filled
+    headed = (saved / "model.safetensors").read_bytes()
+    torn.write_bytes(headed[:-10_000] + bytes(10_000))
+    assert state_of(torn).zeros_bytes in range(10_000 - 4096, 10_001)
+    assert state_of(saved / "model.safetensors").zeros_bytes == 0
+
+
 def test_a_cut_within_the_names_leaves_nothing_to_tell(saved: Path, tmp_path: Path) -> None:
     """Neither a tensor nor a crash."""
     torn = tmp_path / "torn.pt"
