@@ -8,6 +8,7 @@ another worker waits for it as for its own.
 import ctypes
 import errno
 import gc
+import io
 import os
 import pickle
 import selectors
@@ -15,7 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn
@@ -58,10 +59,13 @@ class _Answer:
 
 @dataclass(frozen=True)
 class _Worker:
-    """A process, the pipe it answers through, and whose requests it runs."""
+    """A process, the pipe it answers through, and whose requests it runs.
+
+    The pipe is closed once the process is gone, and knows that it is: its number may be another's.
+    """
 
     pid: int
-    pipe: int
+    pipe: io.FileIO
     name: str
 
 
@@ -149,7 +153,7 @@ def _start(task: _Task, name: str) -> _Worker:
     pid = os.fork()
     if pid:
         os.close(writer)
-        return _Worker(pid, reader, name)
+        return _Worker(pid, io.FileIO(reader), name)
     try:
         _settle_in(parent)
         _answer(writer, task)
@@ -213,27 +217,27 @@ class _Watch:
         """Return what the workers answered, and what became of those that did not.
 
         Args:
-            workers: to wait for.
+            workers: to wait for; those that an interrupted call has seen the end of are passed.
             stopped: start nothing more from the beginning.
         """
         if stopped:
             self._stop()
-        said = {worker: b"" for worker in workers}
+        said = {worker: b"" for worker in workers if not worker.pipe.closed}
         answers: list[_Answer | IotraceError] = []
         failures: list[str] = []
         with selectors.DefaultSelector() as selector:
-            for worker in workers:
+            for worker in said:
                 selector.register(worker.pipe, selectors.EVENT_READ, worker)
             while selector.get_map():
                 for key, _ in selector.select(_LOOK_SECONDS):
                     worker = key.data
-                    part = os.read(worker.pipe, 1 << 20)
-                    said[worker] += part
+                    part = worker.pipe.read(1 << 20)
                     if part:
+                        said[worker] += part
                         continue
-                    selector.unregister(worker.pipe)
-                    os.close(worker.pipe)
                     status = _status_of(worker.pid)
+                    selector.unregister(worker.pipe)
+                    worker.pipe.close()
                     if said[worker]:
                         answers.append(pickle.loads(said[worker]))
                         if isinstance(answers[-1], IotraceError):
@@ -252,9 +256,9 @@ class _Watch:
                     self._stop()
                 if self._is_over():
                     for worker in left:
-                        selector.unregister(worker.pipe)
-                        os.close(worker.pipe)
                         _kill(worker.pid)
+                        selector.unregister(worker.pipe)
+                        worker.pipe.close()
         return answers, failures
 
     def _stop(self) -> None:
@@ -283,15 +287,19 @@ class _Watch:
 
 def _kill(pid: int) -> None:
     """End a process; one that is stuck in the kernel is left there."""
-    os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + _GRACE_SECONDS
-    while not os.waitpid(pid, os.WNOHANG)[0] and time.monotonic() < deadline:
-        time.sleep(_LOOK_SECONDS / 10)
+    with suppress(ProcessLookupError, ChildProcessError):  # an interrupted call has ended it
+        os.kill(pid, signal.SIGKILL)
+        while not os.waitpid(pid, os.WNOHANG)[0] and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS / 10)
 
 
 def _status_of(pid: int) -> str:
     """Take leave of a process that has closed its pipe, and say how it ended."""
-    _, status = os.waitpid(pid, 0)
+    try:
+        _, status = os.waitpid(pid, 0)
+    except ChildProcessError:  # an interrupted call has taken leave of it
+        return "ended"
     code = os.waitstatus_to_exitcode(status)
     return f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 

@@ -263,6 +263,51 @@ def test_an_interrupt_ends_all_workers(memory: Path) -> None:
     assert not list(memory.iterdir())
 
 
+def test_an_interrupt_while_a_worker_ends_is_one(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has answered, and gives back its memory: no other error takes the interrupt's place."""
+    others = children()
+    leave = os._exit
+
+    def leave_slowly(status: int) -> None:
+        time.sleep(0.2)
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(0.3)
+        leave(status)
+
+    monkeypatch.setattr(os, "_exit", leave_slowly)
+    with pytest.raises(KeyboardInterrupt):
+        run(sketch(SAVE), memory)
+    assert children() <= others
+    assert not list(memory.iterdir())
+
+
+def test_an_interrupt_after_a_worker_has_ended_is_one(memory: Path) -> None:
+    """The first is gone, the second waits for its next write."""
+    others = children()
+    plan = ranks(2, SAVE)
+    rows = plan.requests.copy()
+    rows["due_ns"][-2:] = 500_000_000, 60_000_000_000  # the closes
+    plan = plan.derive(plan.history[0], rows)
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 20
+        while len(children() - others) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        while len(children() - others) != 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, memory, timing="recorded")
+    thread.join()
+    assert children() <= others
+    assert not list(memory.iterdir())
+
+
 def test_likeness_to_the_recording_is_counted() -> None:
     """What was replayed in another order, or moved other bytes, is told in numbers."""
     trace = sketch_trace("open a w+create\nwrite a 0 100\nwrite a 100 50\nwrite a 150 25")
