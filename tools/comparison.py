@@ -211,11 +211,12 @@ def _times(outcome: Outcome) -> Iterator[Cells]:
 def _over_ranks(outcome: Outcome) -> Iterator[Cells]:
     """Yield the fastest and the slowest rank of the last run, where there are several."""
     last = outcome.repetitions[-1]
+    which = ", last run" if len(outcome.repetitions) > 1 else ""
     for label, phase in (("write, by rank", Phase.SAVE), ("read, by rank", Phase.LOAD)):
         seconds = rank_seconds(outcome.plan, last.timings, phase).values()
         if len(seconds) > 1:
             low, high = format_seconds(min(seconds)), format_seconds(max(seconds))
-            yield label, NONE, format_range(low, high), "", NONE
+            yield f"{label}{which}", NONE, format_range(low, high), "", NONE
 
 
 def _fidelity(outcome: Outcome) -> Iterator[tuple[str, str]]:
