@@ -175,10 +175,11 @@ def _print_slowest(terminal: Terminal, verdict: Verdict) -> None:
     for finding in _longest(verdict):
         name, slow = finding.episode.name, finding.slowest
         for request in slow.requests:
-            extent = f"{format_bytes(request.length)} at {format_count(request.offset)}, "
-            what = f"{extent if request.length else ''}{file_name(request.path)}"
+            what = file_name(request.path)  # the beginning gives way on a narrow screen
             what += f", {request.tensors}" if request.tensors else ""
             what += f", rank {request.rank}" if request.rank >= 0 else ""
+            extent = f", {format_bytes(request.length)} at {format_count(request.offset)}"
+            what += extent if request.length else ""
             rows.append((f"{name}: {request.op}", format_seconds(request.seconds), what))
         rank = finding.slowest_rank
         if rank.gap_seconds > rank.seconds / 10:
