@@ -23,6 +23,7 @@ NULLS: Mapping[str, int] = {
     **dict.fromkeys(("file", "flags", "step"), -(2**31)),
     "address": 0,
     "on_writable": 0,
+    "open": 0,
 }
 DTYPES: Mapping[str, Any] = {
     **dict.fromkeys(("seq", "start_ns", "end_ns", "offset", "length", "result"), np.int64),
@@ -30,9 +31,10 @@ DTYPES: Mapping[str, Any] = {
     "address": np.uint64,
     **dict.fromkeys(("rank", "process", "thread", "file", "flags", "step"), np.int32),
     "on_writable": np.bool_,
+    "open": np.int32,
 }
-# Columns of blocks that are none of the trace.
-PRIVATE_COLUMNS = ("on_writable",)
+# Columns of blocks that are none of the trace. `open`: number of the open file in its process.
+PRIVATE_COLUMNS = ("on_writable", "open")
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
 from iotrace.capture.shared_positions import put_in_order, racing_writes, uncertain_offsets
 from iotrace.capture.spans import labelling
 from iotrace.capture.steps import in_steps
+from iotrace.capture.thread_positions import mark_swapped, swapped_places
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.metadata import Completeness, Host, Metadata
@@ -75,7 +76,9 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     faults = read_faults(raw_dir)
     blocks = list(process_blocks(logs, notes, faults, context))
     block = in_time_order(joined(blocks or [empty_block()]))
-    put_in_order(Requests(block, context.words), files)
+    requests = Requests(block, context.words)
+    put_in_order(requests, files)
+    swapped = mark_swapped(requests)
     here = describe_host()
     boots = list(dict.fromkeys([*(log.header.boot_id for log in logs), here.boot_id]))
     hosts = tuple(here if boot == here.boot_id else Host(boot_id=boot) for boot in boots)
@@ -91,7 +94,15 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
             for place, log in enumerate(logs)
         ),
         completeness=describe_completeness(
-            found, logs, block, context, notes, unreadable, read_roster(raw_dir, found), faults
+            found,
+            logs,
+            block,
+            context,
+            notes,
+            unreadable,
+            read_roster(raw_dir, found),
+            faults,
+            swapped,
         ),
     )
     return Trace.from_columns(as_columns(block, context), metadata)
@@ -181,6 +192,7 @@ def describe_completeness(
     unreadable: Sequence[str],
     roster: Roster,
     faults: Faults,
+    swapped: int,
 ) -> Completeness:
     """Return what is known to be missing from the rows of `block`.
 
@@ -188,6 +200,7 @@ def describe_completeness(
         found: all logs; what those without rows lost counts as well.
         logs: the logs of the trace's processes, in order.
         roster: the processes of this host.
+        swapped: requests of threads at once through one position, in lengths that differ.
     """
     endings = [p.ending for p in roster.without_log() if p.ending]
     requests = Requests(block, context.words)
@@ -217,6 +230,7 @@ def describe_completeness(
             *unknown_submissions(found),
             *mapped_bytes(requests, faults),
             *uncertain_offsets(racing, context.files),
+            *swapped_places(swapped),
             *unread_direct(requests, context.files),
             *lost_names(written, context.files, boot_id()),
             *hook_problems(notes),

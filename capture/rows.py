@@ -106,6 +106,7 @@ def request_rows(place: int, log: RawLog, threads: Mapping[int, int], context: C
         "address": log.slots["address"][slots],
     }
     block["on_writable"] = opened_for_writing(log, numbers)
+    block["open"] = numbers.astype(np.int32)
     requests = Requests(
         threads=log.threads[rows],
         starts_ns=block["start_ns"],

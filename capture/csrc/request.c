@@ -135,6 +135,8 @@ ssize_t request_move(struct request request, enum record_op op, const void *buff
 {
 	struct open_file *file = request.file;
 	struct record record;
+	bool is_queried;
+	int64_t tracked = -1;
 
 	if (unlikely(!file))
 		return result;
@@ -142,16 +144,19 @@ ssize_t request_move(struct request request, enum record_op op, const void *buff
 		count_unrecorded(file, op, result);
 		return result;
 	}
+	is_queried = open_file_is_queried(file, request.fd) || request.rw_flags & RW_APPEND;
+	if (!is_queried) /* before the end is timed: who begins later finds the position moved */
+		tracked = atomic_fetch_add_explicit(
+			&file->position, result > 0 ? result : 0, memory_order_relaxed);
 	record = moved(request, op, buffer, length, result);
-	if (open_file_is_queried(file, request.fd) || request.rw_flags & RW_APPEND) {
+	if (is_queried) {
 		record.offset = raw_position(request.fd);
 		record.offset_source = OFFSET_QUERIED;
 		atomic_store_explicit(&file->position, record.offset, memory_order_relaxed);
 		if (result > 0)
 			record.offset -= result;
 	} else {
-		record.offset = atomic_fetch_add_explicit(
-			&file->position, result > 0 ? result : 0, memory_order_relaxed);
+		record.offset = tracked;
 		record.offset_source = OFFSET_TRACKED;
 	}
 	request_moved(file, request.fd, &record);

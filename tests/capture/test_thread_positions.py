@@ -1,0 +1,148 @@
+"""Threads of one process at one descriptor: which of them got which place is not known."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from iotrace.capture.session import CaptureOptions, capture, remove_raw_dir
+from iotrace.traces.trace import Trace
+
+from .collected import WRITE_NEW, collected, rows
+from .raw_log_writer import RawLogWriter
+
+THREADS, CALLS = 4, 100
+TOGETHER = f"""
+import os, sys, threading
+flags, call = int(sys.argv[1]), sys.argv[2]
+with open("shared", "wb") as made:
+    made.write(bytes(110_000_000) if call == "read" else b"")
+fd = os.open("shared", os.O_RDWR | flags)
+def work(number):
+    own = os.open("shared", os.O_RDWR)
+    start.wait()
+    for i in range({CALLS}):
+        size = 100_000 * (number + 1) + i
+        if call == "read":
+            os.read(fd, size)
+        elif call == "write":
+            os.write(fd, bytes([number + 1]) * size)
+        elif call == "pwrite":
+            os.pwrite(fd, bytes(size), 1_000_000 * number)
+        else:
+            os.read(own, size), os.write(own, bytes(size))
+start = threading.Barrier({THREADS})
+threads = [threading.Thread(target=work, args=(n,)) for n in range({THREADS})]
+[t.start() for t in threads], [t.join() for t in threads]
+"""
+
+
+def job(tmp_path: Path, call: str, flags: int = 0) -> Trace:
+    """Return the trace of threads that do the same at once."""
+    captured = capture(
+        [sys.executable, "-c", TOGETHER, str(flags), call], CaptureOptions(tmp_path / "raw")
+    )
+    remove_raw_dir(captured.raw_dir)
+    return captured.trace
+
+
+def doubts(trace: Trace) -> list[str]:
+    """Return what the trace says of swapped places."""
+    return [problem for problem in trace.metadata.completeness.problems() if "swapped" in problem]
+
+
+def made(tmp_path: Path, *calls: tuple[int, int, int, int, int], source: str = "tracked") -> Trace:
+    """Return the trace of writes: thread, open, start, end and bytes of each."""
+    writer = RawLogWriter()
+    for number in (1, 2):
+        writer.open(number, "/data/shared", flags=WRITE_NEW)
+    for offset, (thread, number, start, end, size) in enumerate(calls):
+        writer.add(
+            "write",
+            thread=writer.pid + thread,
+            file=number,
+            offset=1000 * offset,
+            length=size,
+            result=size,
+            offset_source=source,
+            start_ns=10**9 + start,
+            end_ns=10**9 + end,
+        )
+    writer.end()
+    return collected(tmp_path, writer)
+
+
+def test_what_overlaps_another_thread_is_counted(tmp_path: Path) -> None:
+    """One long write beside two short ones; a fourth begins when all have ended."""
+    calls = (0, 1, 0, 90, 5), (1, 1, 10, 20, 6), (1, 1, 30, 40, 6), (0, 1, 95, 99, 7)
+    trace = made(tmp_path, *calls)
+    assert doubts(trace) == [
+        "3 reads or writes of threads at once through one position: their places may be swapped"
+    ]
+    sources = [source for (source,) in rows(trace, "offset_source", op="write")]
+    assert sources == ["inferred"] * 3 + ["tracked"]
+
+
+def test_equal_lengths_leave_the_extents_certain(tmp_path: Path) -> None:
+    """Only who wrote which of them is not known."""
+    trace = made(tmp_path, (0, 1, 0, 50, 5), (1, 1, 10, 60, 5))
+    assert doubts(trace) == []
+    assert rows(trace, "offset_source", op="write") == [("inferred",)] * 2
+
+
+@pytest.mark.parametrize(
+    ("calls", "source"),
+    [
+        ([(0, 1, 0, 50, 5), (1, 2, 10, 60, 6)], "tracked"),  # two open files
+        ([(0, 1, 0, 50, 5), (1, 1, 51, 60, 6)], "tracked"),  # one after the other
+        ([(0, 1, 0, 50, 5), (0, 1, 10, 60, 6)], "tracked"),  # one thread
+        ([(0, 1, 0, 50, 5), (1, 1, 10, 60, 6)], "argument"),
+        ([(0, 1, 0, 50, 5), (1, 1, 10, 60, 6)], "queried"),
+    ],
+)
+def test_certain_places_stay(
+    tmp_path: Path, calls: list[tuple[int, int, int, int, int]], source: str
+) -> None:
+    """Of other open files, at other times, of one thread, or not at the position."""
+    trace = made(tmp_path, *calls, source=source)
+    assert doubts(trace) == []
+    assert {found for (found,) in rows(trace, "offset_source", op="write")} == {source}
+
+
+@pytest.mark.parametrize("call", ["read", "write"])
+def test_threads_at_one_position_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Real threads, in lengths of their own: all bytes are there, and not all places certain."""
+    monkeypatch.chdir(tmp_path)
+    trace = job(tmp_path, call)
+    (doubt,) = trace.metadata.completeness.problems()
+    assert doubts(trace) == [doubt]
+    extents = sorted(
+        (offset, moved)
+        for path, offset, moved in rows(trace, "path", "offset", "result", op=call)
+        if path == str(tmp_path / "shared") and moved and moved < 1_000_000
+    )
+    assert len(extents) == THREADS * CALLS
+    assert sum(moved for _, moved in extents) == THREADS * sum(range(CALLS)) + CALLS * 1_000_000
+
+
+def test_what_is_not_told_is_where_the_file_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread writes a byte of its own: the content says where each write went."""
+    monkeypatch.chdir(tmp_path)
+    trace = job(tmp_path, "write")
+    content = Path("shared").read_bytes()
+    for source, offset, moved in rows(trace, "offset_source", "offset", "result", op="write"):
+        if source == "tracked":
+            assert len(set(content[offset : offset + moved])) == 1
+
+
+@pytest.mark.parametrize("call", ["pwrite", "own"])
+def test_threads_with_places_of_their_own_are_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """An offset that was given, or a descriptor for each thread."""
+    monkeypatch.chdir(tmp_path)
+    assert job(tmp_path, call).metadata.completeness.problems() == []
