@@ -76,6 +76,8 @@ def request_rows(place: int, log: RawLog, threads: Mapping[int, int], context: C
     """Return the rows of what reached the operating system."""
     rows = log.rows(*request_ops(log))
     slots = log.positions[rows]
+    is_last = ~is_close_of_duplicate(log, slots)
+    rows, slots = rows[is_last], slots[is_last]
     ops = log.slots["op"][slots]
     numbers = log.slots["file"][slots]
     view = context.files.logs[place]
@@ -137,6 +139,12 @@ def recoded(
     translation = words.codes(name or None for name in names)
     translated: npt.NDArray[np.int32] = translation[codes]
     return translated
+
+
+def is_close_of_duplicate(log: RawLog, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which records close one of several descriptors of an open file, which stays open."""
+    is_close = is_one_of(log, log.slots["op"][slots], ("close",))
+    return np.asarray(is_close & (log.slots["length"][slots] > 0))
 
 
 def is_one_of(log: RawLog, ops: npt.NDArray[Any], names: Sequence[str]) -> npt.NDArray[np.bool_]:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from iotrace.capture.session import CaptureOptions, capture, remove_raw_dir
+
 from .collected import WRITE_NEW, collected, rows
 from .raw_log_writer import RawLogWriter
 
@@ -147,3 +149,26 @@ def test_names_that_are_no_utf8_come_through(writer: RawLogWriter, tmp_path: Pat
     writer.open(1, os.fsdecode(b"/data/caf\xe9\\x"))
     trace = collected(tmp_path, writer)
     assert os.fsencode(trace.strings("path")[0] or "") == b"/data/caf\xe9\\x"
+
+
+def test_an_open_file_closes_with_its_last_descriptor(writer: RawLogWriter, tmp_path: Path) -> None:
+    """A duplicate keeps it open: what follows is no use of a closed file."""
+    writer.open(1, "/data/x", flags=WRITE_NEW)
+    writer.add("close", file=1, length=1)
+    writer.add("write", file=1, offset=0, length=5, result=5, offset_source="tracked")
+    writer.add("close", file=1, length=0)
+    trace = collected(tmp_path, writer)
+    assert [op for (op,) in rows(trace, "op")] == ["open", "write", "close"]
+
+
+def test_dd_has_one_open_and_one_close(tmp_path: Path) -> None:
+    """It opens its output, moves it to descriptor 1 and closes the first."""
+    output = tmp_path / "x"
+    command = ["dd", "if=/dev/zero", f"of={output}", "bs=1000", "count=2", "status=none"]
+    captured = capture(command, CaptureOptions(tmp_path / "raw"))
+    remove_raw_dir(captured.raw_dir)
+    found = rows(captured.trace, "op", "offset", "path")
+    assert found == [
+        (op, offset, str(output))
+        for op, offset in (("open", None), ("write", 0), ("write", 1000), ("close", None))
+    ]
