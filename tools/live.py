@@ -30,9 +30,10 @@ def to_json(pid: int, doing: Sequence[Doing]) -> dict[str, Any]:
 
 
 def print_live(terminal: Terminal, pid: int, doing: Sequence[Doing]) -> None:
-    """Print the verdict, then one line per thread that is in a request."""
+    """Print the verdict, then one line per thread that is in a request, and per other rank."""
     print_facts(terminal, _lines(pid, doing))
-    shown = [one for one in _ordered(doing) if one.is_io]
+    inside = [one for one in _ordered(doing) if one.is_io]
+    shown = inside + _ranks_besides(inside, doing)
     if not shown:
         return
     columns = [Column("rank"), Column("thread"), Column("request"), Column("for", right=True)]
@@ -40,7 +41,7 @@ def print_live(terminal: Terminal, pid: int, doing: Sequence[Doing]) -> None:
     terminal.print()
     print_table(terminal, columns, [_row(one) for one in shown[:_SHOWN]])
     if len(shown) > _SHOWN:
-        terminal.print(f"{plural(len(shown) - _SHOWN, 'more thread')} in requests; --json has them")
+        terminal.print(f"{plural(len(shown) - _SHOWN, 'more thread')}; --json has them")
 
 
 def _lines(pid: int, doing: Sequence[Doing]) -> Iterator[tuple[str, str]]:
@@ -64,7 +65,14 @@ def _lines(pid: int, doing: Sequence[Doing]) -> Iterator[tuple[str, str]]:
         first = max(idle, key=lambda one: one.idle_seconds or 0.0)
         yield "waits", f"{_who(first)} for {_age(first)}{_why(first)}, in no request"
     else:
-        yield "stuck", "no request has been going on for a second"
+        yield "stuck", "nothing: no request has been going on for a second"
+
+
+def _ranks_besides(inside: Sequence[Doing], doing: Sequence[Doing]) -> list[Doing]:
+    """Return the first thread of each rank that is in no request."""
+    told = {one.rank for one in inside} | {-1}
+    first = {one.rank: one for one in sorted(doing, key=lambda one: -one.thread)}
+    return [first[rank] for rank in sorted(first.keys() - told)]
 
 
 def _ordered(doing: Sequence[Doing]) -> list[Doing]:
@@ -85,7 +93,7 @@ def _who(one: Doing) -> str:
 
 def _what(one: Doing) -> str:
     size = f" of {format_bytes(one.length)}" if one.length else ""
-    place = f" at {format_bytes(one.offset)}" if one.offset is not None else ""
+    place = f" at {format_bytes(one.offset)}" if one.offset is not None and _in_file(one) else ""
     return f"{one.op}{size}{place}" + (f", {file_name(one.path)}" if one.path else "")
 
 

@@ -38,6 +38,16 @@ import subprocess, sys
 subprocess.run([sys.executable, "-c", *sys.argv[1:]], env={"RANK": "3"})
 """
 
+TWO_RANKS = """
+import os, subprocess, sys
+ranks = ("import os; os.read(os.pipe()[0], 512)", "while True: pass")
+jobs = [
+    subprocess.Popen([sys.executable, "-c", code], env={"RANK": str(rank)})
+    for rank, code in enumerate(ranks)
+]
+jobs[0].wait()
+"""
+
 
 @contextmanager
 def running(*command: object) -> Iterator[int]:
@@ -109,6 +119,16 @@ def test_a_job_that_computes_is_not_called_stuck() -> None:
         wait_for(pid, lambda one: one.op == "running" and one.state == "R")
         shown = iotrace("why", "--live", pid).stdout
     assert "1 running, 0 in requests" in shown and "no request has been going on" in shown
+
+
+def test_each_rank_is_told_of() -> None:
+    """Also the one that is in no request."""
+    with running(TWO_RANKS) as pid:
+        wait_for(pid, lambda one: one.rank == 0 and one.op == "read")
+        wait_for(pid, lambda one: one.rank == 1 and one.op == "running")
+        rows = [line.split() for line in iotrace("why", "--live", pid).stdout.splitlines()]
+    told = {row[0]: row[2] for row in rows if row and row[0] in ("0", "1")}
+    assert told == {"0": "read", "1": "running"}
 
 
 @pytest.mark.parametrize("given", [(), ("x.parquet", "--live", 1), ("--live", 2**22 + 1)])
