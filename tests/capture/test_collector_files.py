@@ -167,7 +167,7 @@ def test_dd_has_one_open_and_one_close(tmp_path: Path) -> None:
     command = ["dd", "if=/dev/zero", f"of={output}", "bs=1000", "count=2", "status=none"]
     captured = capture(command, CaptureOptions(tmp_path / "raw"))
     remove_raw_dir(captured.raw_dir)
-    found = rows(captured.trace, "op", "offset", "path")
+    found = rows(captured.trace, "op", "offset", "path", layer="request")
     assert found == [
         (op, offset, str(output))
         for op, offset in (("open", None), ("write", 0), ("write", 1000), ("close", None))
