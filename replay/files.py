@@ -23,8 +23,8 @@ EXTENT = np.dtype(
 )
 # fallocate modes (linux/falloc.h): the size stays as it is with KEEP_SIZE, and bytes read as zeros
 # after PUNCH_HOLE and ZERO_RANGE.
-KEEP_SIZE = 0x01
-_ZEROING = 0x02 | 0x10
+KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 0x01, 0x02, 0x10
+_ZEROING = PUNCH_HOLE | ZERO_RANGE
 
 
 def by_place(extents: Rows) -> Rows:

@@ -10,6 +10,7 @@ import numpy as np
 
 from iotrace.replay.across import run_across
 from iotrace.replay.executors.executor import Executor, LoopOptions, Run
+from iotrace.replay.fallocate_modes import fit_modes, modes_of, refused_modes
 from iotrace.replay.fold import Fold, fold
 from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.job import Op
@@ -237,8 +238,11 @@ def _replay(
         once(group, partial(place.check_space, plan))
     target = once(group, lambda: probe_target(workspace.path))
     plan, refused = fit_to_target(plan, target)
+    modes = modes_of(plan)
+    missing = once(group, lambda: refused_modes(workspace.path, modes))
+    plan, replaced = fit_modes(plan, missing, target.file_system)
     warm = () if options.warm else warm_reads(plan, target)
-    degraded = refused + warm + unlike_files(plan)
+    degraded = refused + replaced + warm + unlike_files(plan)
     _refuse_if_strict(options, degraded)
     session = _Session(
         plan, options, executor, tape, workspace, destination, group, steady_files(plan)
@@ -253,8 +257,9 @@ def _replay(
     verified = None
     if options.verify:
         progress("verify", 0, 1)
-        mismatch = _find_mismatch(session)
-        verified = mismatch is None and not errors
+        # What differs after a run that failed, differs for that.
+        mismatch = "the run failed" if errors else _find_mismatch(session)
+        verified = mismatch is None
         errors += (f"not verified: {mismatch}",) if mismatch else ()
         progress("verify", 1, 1)
     kept = str(destination.path) if options.keep else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from iotrace.replay.build import plan_from_trace
-from iotrace.replay.files import zeroes_of
+from iotrace.replay.files import KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import HOLE, NEIGHBOUR, PADDING, PAST_END, STALE
 from iotrace.replay.plan import Plan
@@ -31,8 +31,9 @@ _KINDS = {
     STALE: "stale",
 }
 _STEP_NS = 1000
-_PUNCH = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE, which goes with FALLOC_FL_KEEP_SIZE
-_BY_HANDLE = ("open", "read", "write", "allocate", "punch", "truncate", "sync", "close")
+# Modes of fallocate; a hole goes with KEEP_SIZE.
+_MODES = {"allocate": 0, "reserve": KEEP_SIZE, "punch": PUNCH_HOLE | KEEP_SIZE, "zero": ZERO_RANGE}
+_BY_HANDLE = ("open", "read", "write", *_MODES, "truncate", "sync", "close")
 _UNSEEN = 1_000_000  # numbers from here on: files that no open is known of
 
 
@@ -41,7 +42,9 @@ def sketch_trace(text: str) -> Trace:
 
     A line is `OP PATH [ARGUMENTS] [-> RESULT]`: `open a w+create+trunc`,
     `open b r as a` (a link to that file), `write a OFFSET LENGTH`, `read a OFFSET LENGTH -> 17`,
-    `truncate a SIZE`, `punch a OFFSET LENGTH` (a hole), `rename a b`, `sync a`, `close a`,
+    `truncate a SIZE`, `punch a OFFSET LENGTH` (a hole), `zero a OFFSET LENGTH`,
+    `allocate a OFFSET LENGTH`, `reserve a OFFSET LENGTH` (keeps the size), `rename a b`,
+    `sync a`, `close a`,
     `unlink a`, `mkdir d`. Each line takes 500 ns, 1 us after the last; `step N`, `thread N` and
     `process N` set what follows. A request goes through the open of its own thread, or else the
     last one.
@@ -100,10 +103,10 @@ def _parse(lines: Iterable[str]) -> Iterable[dict[str, int | str]]:
             number = opened[(state["process"], -1, words[4])] if len(words) > 3 else files
             opened[own] = opened[last] = number
             row["flags"] = sum(_FLAGS[word] for word in words[2].split("+"))
-        elif words[0] in ("read", "write", "allocate"):
+        elif words[0] in ("read", "write"):
             row["offset"], row["length"] = int(words[2]), int(words[3])
-        elif words[0] == "punch":
-            row["op"], row["flags"] = "allocate", _PUNCH
+        elif words[0] in _MODES:
+            row["op"], row["flags"] = "allocate", _MODES[words[0]]
             row["offset"], row["length"] = int(words[2]), int(words[3])
         elif words[0] == "truncate":
             row["length"] = int(words[2])
@@ -138,7 +141,9 @@ def request_lines(plan: Plan, first: int | None = None) -> list[str]:
 
 
 def _line(plan: Plan, row: np.void) -> str:
-    op = "punch" if zeroes_of(row) else Op(int(row["op"])).name.lower()
+    op = Op(int(row["op"])).name.lower()
+    if row["op"] == Op.ALLOCATE:
+        op = next((word for word, mode in _MODES.items() if mode == row["flags"]), op)
     name = plan.files[row["file"]].path if row["path"] < 0 and row["file"] >= 0 else ""
     words = [op, plan.paths[row["path"]] if row["path"] >= 0 else name]
     if row["op"] == Op.OPEN:
