@@ -26,6 +26,7 @@ from iotrace.capture.completeness import (
     file_completeness,
     lost_names,
     process_completeness,
+    unknown_places,
     unread_direct,
     written_files,
 )
@@ -231,6 +232,7 @@ def describe_completeness(
             *mapped_bytes(requests, faults),
             *uncertain_offsets(racing, context.files),
             *swapped_places(swapped),
+            *unknown_places(requests),
             *unread_direct(requests, context.files),
             *lost_names(written, context.files, boot_id()),
             *hook_problems(notes),

@@ -68,11 +68,22 @@ class Written:
         extents: union of the recorded writes.
         before_bytes: size of the content from before the trace.
         is_mapped: files that may also have been written through memory.
+        placeless_bytes: what was written as well, at unknown places.
     """
 
     extents: Mapping[int, Extents]
     before_bytes: Bytes
     is_mapped: npt.NDArray[np.bool_]
+    placeless_bytes: Mapping[int, int]
+
+    def recorded_bytes(self, file: int) -> int:
+        """Return the end of what was written without a hole; all bytes where places are unknown."""
+        extents, placeless_bytes = self.extents.get(file), self.placeless_bytes.get(file, 0)
+        if extents is None:
+            return placeless_bytes
+        if not placeless_bytes:
+            return extents.prefix_bytes
+        return int((extents.ends - extents.starts).sum()) + placeless_bytes
 
 
 def content_writes(requests: Requests, files: FileTable) -> tuple[Rows, Bytes]:
@@ -95,6 +106,36 @@ def content_writes(requests: Requests, files: FileTable) -> tuple[Rows, Bytes]:
     return writes, emptied_ns
 
 
+def placeless_bytes(requests: Requests, emptied_ns: Bytes) -> Mapping[int, int]:
+    """Return by file the bytes written since it was emptied to places that nobody could tell.
+
+    Several asynchronous writes at once to the end of a file, or at a position.
+    """
+    block = requests.block
+    rows = placeless(requests, "write")
+    rows = rows[block["start_ns"][rows] >= emptied_ns[block["file"][rows]]]
+    return {
+        file: int(block["result"][own].sum()) for file, own in by_file(block["file"][rows], rows)
+    }
+
+
+def placeless(requests: Requests, *ops: str) -> Rows:
+    """Return the requests that moved bytes nobody knows where."""
+    block = requests.block
+    rows = requests.succeeded(*ops)
+    return rows[(requests.moved_bytes(rows) > 0) & (block["offset"][rows] < 0)]
+
+
+def unknown_places(requests: Requests) -> Iterator[str]:
+    """Yield how many requests have no offset."""
+    count = len(placeless(requests, "read", "write"))
+    if count:
+        yield (
+            f"{plural(count, 'request')} without an offset: others at the same time moved the "
+            "same position or the end of the same file"
+        )
+
+
 def written_files(requests: Requests, files: FileTable) -> Written:
     """Return what the recorded requests put into each file."""
     block = requests.block
@@ -112,6 +153,7 @@ def written_files(requests: Requests, files: FileTable) -> Written:
         extents=extents,
         before_bytes=np.where(emptied_ns == NEVER, files.opened_bytes, 0),
         is_mapped=np.isin(np.arange(len(files)), block["file"][writable_maps(requests)]),
+        placeless_bytes=placeless_bytes(requests, emptied_ns),
     )
 
 
@@ -154,12 +196,11 @@ def file_completeness(
         if file not in sizes:
             sizes[file] = final_size(files, file, boot)
             completes[file] = file in racing or is_explained(written, files, file, sizes[file])
-        extents = written.extents.get(file)
         yield FileCompleteness(
             path=files.paths[files.last_paths[file]],
             process=process,
             file=file,
-            recorded_bytes_written=extents.prefix_bytes if extents else 0,
+            recorded_bytes_written=written.recorded_bytes(file),
             final_size=sizes[file],
             complete=completes[file],
         )
@@ -186,6 +227,9 @@ def is_explained(written: Written, files: FileTable, file: int, size_bytes: int 
     starts = extents.starts if extents else np.empty(0, np.int64)
     ends = extents.ends if extents else np.empty(0, np.int64)
     known = Extents.union(np.append(starts, 0), np.append(ends, written.before_bytes[file]))
+    left_out = sum(end - start for start, end in known.gaps(size_bytes))
+    if left_out <= written.placeless_bytes.get(file, 0):
+        return True
     path = Path(files.paths[files.last_paths[file]])
     try:
         return not holds_data(path, known.gaps(size_bytes), path.stat().st_blksize)

@@ -11,6 +11,7 @@ from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
 _MAX_ERRNO = 4095
+_ASYNCHRONOUS_APIS = ("io_uring", "libaio")
 _INT64_MAX = np.iinfo(np.int64).max
 
 
@@ -104,6 +105,13 @@ def _no_errno(trace: Trace) -> Mask:
     return trace.row_mask(layer=REQUEST_LAYERS) & (trace.ints("result") < -_MAX_ERRNO)
 
 
+def _without_offset(trace: Trace) -> Mask:
+    """Of asynchronous requests at once to one position or end, nobody knows who got which place."""
+    codes, words = trace.codes("api")
+    asynchronous = [code for code, word in enumerate(words) if word in _ASYNCHRONOUS_APIS]
+    return np.asarray(_data(trace) & ~trace.valid("offset") & ~np.isin(codes, asynchronous))
+
+
 def _tensor_without_extent(trace: Trace) -> Mask:
     """A tensor pickled to memory has no path, and one without bytes no offset."""
     placed = trace.valid("path") & (trace.ints("length", null=1) > 0)
@@ -156,7 +164,7 @@ _ROW_CHECKS: Mapping[str, Callable[[Trace], Mask]] = {
 }
 _GAPS: Mapping[str, Callable[[Trace], Mask]] = {
     "a read or write without its file": lambda t: _data(t) & ~t.valid("file"),
-    "a read or write without its offset": lambda t: _data(t) & ~t.valid("offset"),
+    "a read or write without its offset": _without_offset,
     "a read or write without its length": lambda t: _data(t) & ~t.valid("length"),
     "a tensor without its place in a file": _tensor_without_extent,
 }

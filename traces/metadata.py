@@ -86,8 +86,8 @@ class FileCompleteness:
     """Whether the recorded writes explain a file as it is now.
 
     `process` and `file` are the values of these columns; `recorded_bytes_written` is the end of
-    the last byte of the recorded writes that no hole precedes; `final_size` is `None` for a file
-    that is gone.
+    the last byte of the recorded writes that no hole precedes, or all their bytes where some have
+    no offset; `final_size` is `None` for a file that is gone.
     """
 
     path: str

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from iotrace.capture.collector import collect
 from iotrace.capture.environment import boot_id
 from iotrace.capture.extents import Extents
+from iotrace.traces.check import check_trace
 from iotrace.traces.metadata import Completeness, FileCompleteness
 
 from .raw_log_writer import RawLogWriter
@@ -353,3 +354,44 @@ def test_union_and_gaps_share_the_bytes_out(extents: list[tuple[int, int]], size
     in_gaps = [b for start, end in union.gaps(size) for b in range(start, end)]
     assert in_gaps == sorted(set(range(size)) - covered)
     assert union.prefix_bytes == next(b for b in range(100) if b not in covered)
+
+
+def append_at_once(writer: RawLogWriter, count: int, length: int) -> None:
+    """Record writes through a ring to the end of a file, whose places nobody was told."""
+    for _ in range(count):
+        writer.add("write", file=1, length=length, result=length, api="io_uring")
+
+
+def test_writes_without_a_place_explain_a_file_by_their_bytes(
+    writer: RawLogWriter, tmp_path: Path
+) -> None:
+    """They fill what the others left out; the doubt is told, and is no contradiction."""
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * 6000)
+    open_as(writer, path, flags=NEW | os.O_APPEND)
+    write(writer, (0, 4000), (5500, 500))
+    append_at_once(writer, 3, 500)
+    (tmp_path / "raw").mkdir()
+    writer.end(wchar=4500)
+    writer.write(tmp_path / "raw")
+    trace = collect(tmp_path / "raw", ())
+    assert check_trace(trace) == []
+    (file,) = trace.metadata.completeness.files
+    assert (file.recorded_bytes_written, file.final_size, file.complete) == (6000, 6000, True)
+    assert trace.metadata.completeness.problems() == [
+        "3 requests without an offset: others at the same time moved the same position or the end "
+        "of the same file"
+    ]
+
+
+def test_too_few_writes_without_a_place_explain_no_file(
+    writer: RawLogWriter, tmp_path: Path
+) -> None:
+    """One of three was not seen."""
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * 6000)
+    open_as(writer, path, flags=NEW | os.O_APPEND)
+    write(writer, (0, 4000), (5500, 500))
+    append_at_once(writer, 2, 500)
+    problems = completeness(writer, tmp_path).problems()
+    assert f"{path}: 5500 bytes recorded as written, final size 6000" in problems

@@ -44,6 +44,18 @@ def test_a_tensor_pickled_to_memory_has_no_place() -> None:
     assert not any("tensor" in found for found in check_trace(small_trace(2, METADATA, **columns)))
 
 
+@pytest.mark.parametrize("api", ["io_uring", "libaio"])
+def test_appends_at_once_have_no_place(api: str) -> None:
+    """Nobody is told which of several in flight came first at the end of a file."""
+    columns = {
+        **good_columns(),
+        "api": Strings.constant(api, 2),
+        "offset": Ints(np.array([0, 0]), np.array([True, False])),
+        "offset_source": Strings.of(["queried", None]),
+    }
+    assert check_trace(small_trace(2, METADATA, **columns)) == []
+
+
 def test_a_good_tensor_row_has_no_problems() -> None:
     tensor = {
         "layer": Strings.constant("tensor", 2),
