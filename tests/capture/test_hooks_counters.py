@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +17,11 @@ import pytest
 from iotrace.capture.collector import collect
 from iotrace.capture.hooks.counters import (
     FILES_MAX,
-    MINCORE_BYTES_MAX,
+    PAGED_BYTES_MAX,
     SYS_CACHESTAT,
     Counters,
     files_of,
+    is_in_memory,
     mincore,
     read_proc,
 )
@@ -196,8 +198,22 @@ def test_older_kernels_are_not_asked_about_large_files(tmp_path: Path) -> None:
     (tmp_path / "small").write_bytes(b"x")
     assert counters._cache(str(tmp_path)) == {"cached_bytes": PAGE_BYTES}
     with (tmp_path / "large").open("wb") as file:
-        file.truncate(MINCORE_BYTES_MAX)
+        file.truncate(PAGED_BYTES_MAX)
     assert counters._cache(str(tmp_path)) == {}
+
+
+def test_large_files_in_memory_are_not_looked_through() -> None:
+    """Each page counts by itself there, and a save of 2 GiB would wait 17 ms for it."""
+    counters = Counters(cast("Emitter", None))  # nothing is written here
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        with (Path(name) / "small").open("wb") as file:
+            file.write(b"x")
+            file.flush()
+            assert is_in_memory(ctypes.CDLL(None), file.fileno())
+        assert counters._cache(name)["cached_bytes"] == PAGE_BYTES
+        with (Path(name) / "large").open("wb") as file:
+            file.truncate(PAGED_BYTES_MAX)
+        assert counters._cache(name) == {}
 
 
 @pytest.mark.parametrize("path", ["/proc/none", "/proc/self/mem", "/proc/self"])
