@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +85,17 @@ def hosts() -> Iterator[tuple[Host, Host]]:
     yield pair[0], pair[1]
     for host in pair:
         ip("netns", "delete", host.name)
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on(hosts: tuple[Host, Host]) -> Iterator[None]:
+    """What a test that failed has left would hold the port that the next one needs."""
+    yield
+    for host in hosts:
+        found = subprocess.run(["ip", "netns", "pids", host.name], capture_output=True, text=True)
+        for pid in map(int, found.stdout.split()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def ip(*command: str) -> None:
