@@ -356,10 +356,16 @@ def test_union_and_gaps_share_the_bytes_out(extents: list[tuple[int, int]], size
     assert union.prefix_bytes == next(b for b in range(100) if b not in covered)
 
 
-def append_at_once(writer: RawLogWriter, count: int, length: int) -> None:
-    """Record writes through a ring to the end of a file, whose places nobody was told."""
+def append_at_once(writer: RawLogWriter, path: Path, count: int) -> None:
+    """Record a file of 6000 bytes: 4500 at their places, and `count` times 500 at its end.
+
+    Those come through a ring, and nobody was told where they went.
+    """
+    path.write_bytes(b"x" * 6000)
+    open_as(writer, path, flags=NEW | os.O_APPEND)
+    write(writer, (0, 4000), (5500, 500))
     for _ in range(count):
-        writer.add("write", file=1, length=length, result=length, api="io_uring")
+        writer.add("write", file=1, length=500, result=500, api="io_uring")
 
 
 def test_writes_without_a_place_explain_a_file_by_their_bytes(
@@ -367,10 +373,7 @@ def test_writes_without_a_place_explain_a_file_by_their_bytes(
 ) -> None:
     """They fill what the others left out; the doubt is told, and is no contradiction."""
     path = tmp_path / "log"
-    path.write_bytes(b"x" * 6000)
-    open_as(writer, path, flags=NEW | os.O_APPEND)
-    write(writer, (0, 4000), (5500, 500))
-    append_at_once(writer, 3, 500)
+    append_at_once(writer, path, 3)
     (tmp_path / "raw").mkdir()
     writer.end(wchar=4500)
     writer.write(tmp_path / "raw")
@@ -389,9 +392,6 @@ def test_too_few_writes_without_a_place_explain_no_file(
 ) -> None:
     """One of three was not seen."""
     path = tmp_path / "log"
-    path.write_bytes(b"x" * 6000)
-    open_as(writer, path, flags=NEW | os.O_APPEND)
-    write(writer, (0, 4000), (5500, 500))
-    append_at_once(writer, 2, 500)
+    append_at_once(writer, path, 2)
     problems = completeness(writer, tmp_path).problems()
     assert f"{path}: 5500 bytes recorded as written, final size 6000" in problems
