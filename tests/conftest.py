@@ -1,7 +1,12 @@
 """What holds for every test: examples are the same in each run, and signals can be tested."""
 
+import shutil
 import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 
@@ -17,3 +22,14 @@ def pytest_configure() -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+@pytest.fixture(params=["disk", "memory"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Return an empty directory on the disk and one on tmpfs."""
+    if request.param == "disk":
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)

@@ -1,12 +1,9 @@
 """A job of many short processes: replayed in few workers, in time, and ended quietly."""
 
 import json
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,17 +23,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = iotrace("capture", "-o", folder / "trace.parquet", *words, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "trace.parquet"
-
-
-@pytest.fixture(params=["ext4", "tmpfs"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """Return an empty folder on the disk, and in memory."""
-    if request.param == "ext4":
-        yield tmp_path
-        return
-    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 def test_processes_that_never_ran_at_once_take_turns_in_a_worker(trace: Path, root: Path) -> None:

@@ -1,9 +1,6 @@
 """What the replay tests share: a small tape, both executors, a disk and a memory file system."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -24,14 +21,3 @@ def tape() -> Iterator[Tape]:
 def executor(request: pytest.FixtureRequest) -> Executor:
     """Return each executor that moves bytes."""
     return request.param
-
-
-@pytest.fixture(params=["disk", "memory"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """Return an empty directory on the disk and one on tmpfs."""
-    if request.param == "disk":
-        yield tmp_path
-        return
-    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    yield folder
-    shutil.rmtree(folder)
