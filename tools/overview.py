@@ -250,7 +250,7 @@ def _print_transfers(terminal: Terminal, overview: Overview) -> None:
     rows = [
         ("requests", *(format_count(s.requests) for s in (write, read))),
         ("bytes", *map(format_bytes, moved)),
-        ("first to last request", *(format_seconds(s) if s else NONE for s in seconds)),
+        ("time, without pauses between", *(format_seconds(s) if s else NONE for s in seconds)),
         ("of it inside requests", *map(format_share, busy, seconds)),
         ("bandwidth", *map(format_rate, moved, seconds)),
         ("mean request", *(_mean_request(s, n) for s, n in zip((write, read), moved, strict=True))),
