@@ -136,12 +136,12 @@ class Counters:
             except FileNotFoundError:
                 continue
             try:
-                in_memory = is_in_memory(self._libc, fd)
-                found = None if in_memory else self._cachestat(fd)
-                if found is None:
+                found = None if is_in_memory(self._libc, fd) else self._cachestat(fd)
+                if found is None:  # whichever is asked now goes through it page by page
                     paged_bytes += os.fstat(fd).st_size
-                    if paged_bytes <= PAGED_BYTES_MAX:
-                        found = (in_memory and self._cachestat(fd)) or mincore(self._libc, fd)
+                    if paged_bytes > PAGED_BYTES_MAX:
+                        return {}
+                    found = self._cachestat(fd) or mincore(self._libc, fd)
             finally:
                 os.close(fd)
             if found is None:
