@@ -88,8 +88,8 @@ def _archive(path: Path) -> Damage | None:
             return None
         # Storages of a real file do not overlap; of one made to keep us busy they might.
         honest = sum(stored.length for stored in found.storages.values()) <= 2 * size + _SLACK_BYTES
-        # Behind the last storage comes the index: no whole archive ends in zeros.
-        filled = _filled_bytes(file, size)
+        # The index is written last: where it is there, zeros behind its last number mean nothing.
+        filled = size if found.index else _filled_bytes(file, size)
         why, held, unheld = {}, 0, 0
         for key, stored in found.storages.items():
             there = honest and key in found.checksums and stored.offset + stored.length <= size

@@ -93,6 +93,25 @@ def test_zeros_in_the_place_of_the_end_prove_no_tensor(saved: Path, tmp_path: Pa
     assert state_of(saved / "model.safetensors").zeros_bytes == 0
 
 
+def test_an_index_that_ends_in_zeros_is_whole(tmp_path: Path) -> None:
+    """Its last number is 0, and may begin a page of its own."""
+
+    def saved_as(stem: str, values: int) -> Path:
+        path = tmp_path / f"{stem}.pt"
+        torch.save({"w": torch.ones(values)}, path)
+        return path
+
+    # The name of the file is in its index, what lies before that in multiples of 64 bytes.
+    stems = ("m" * length for length in range(1, 65))
+    stem = next(stem for stem in stems if saved_as(stem, 16).stat().st_size % 64 == 2)
+    more = -(saved_as(stem, 16).stat().st_size // 64) % 64
+    whole = saved_as(stem, 16 + 16 * more)
+    assert whole.stat().st_size % 4096 == 2
+    assert whole.read_bytes().endswith(b"\0\0")
+    found = state_of(whole)
+    assert (found.index, found.lost, found.zeros_bytes) == ("", (), 0)
+
+
 def test_a_cut_within_the_names_leaves_nothing_to_tell(saved: Path, tmp_path: Path) -> None:
     """Neither a tensor nor a crash."""
     torn = tmp_path / "torn.pt"
