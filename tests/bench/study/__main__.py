@@ -19,7 +19,6 @@ Turns that do not fit into the minutes are left out, the last parts first; each 
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,7 +30,7 @@ from iotrace.tools.shape import Shape
 from .engine import ENGINES, Saves, capture_once, is_there
 from .fio import Fio
 from .replayed import Replays
-from .rows import Clock, Row, Side, take_turns, write_rows
+from .rows import Clock, Row, Side, fastest_side, take_turns, write_rows
 
 KIB, MIB = 1 << 10, 1 << 20
 DEPTHS = (1, 2, 4, 8, 16, 32)
@@ -167,14 +166,6 @@ def with_io(rows: Sequence[Row], job: Saves) -> Iterator[Row]:
     known = iter(job.with_io([row for row in rows if row.side == "captured"]))
     for row in rows:
         yield next(known) if row.side == "captured" else row
-
-
-def fastest_side(rows: Sequence[Row]) -> str:
-    """Return the side whose median time until durable is least."""
-    sides = {row.side for row in rows}
-    return min(
-        sides, key=lambda s: statistics.median(r.durable_seconds for r in rows if r.side == s)
-    )
 
 
 def parts(study: Study) -> Iterator[list[Row]]:

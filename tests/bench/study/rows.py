@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import os
 import random
+import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -96,6 +97,14 @@ def take_turns(
     return rows
 
 
+def fastest_side(rows: Sequence[Row]) -> str:
+    """Return the side whose median time until durable is least; of equals the first."""
+    return min(
+        dict.fromkeys(row.side for row in rows),
+        key=lambda s: statistics.median(r.durable_seconds for r in rows if r.side == s),
+    )
+
+
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Write rows; what was there goes."""
     with path.open("w", newline="") as file:
@@ -103,7 +112,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
         writer.writeheader()
         for row in rows:
             values = asdict(row)
-            shown = {k: f"{v:.4f}" if isinstance(v, float) else v for k, v in values.items()}
+            shown = {k: f"{v:.6f}" if isinstance(v, float) else v for k, v in values.items()}
             writer.writerow(shown)
 
 

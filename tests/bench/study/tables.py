@@ -4,7 +4,8 @@
 
 Prints them, or puts each in its place in the document: between `<!-- NAME -->` and `<!-- end -->`.
 Times are medians in seconds with the least and the most. Ratios are medians over the turns of the
-ratio within a turn, with a 95 % bootstrap interval (of fewer than 6 turns, the least and the most).
+ratio within a turn, with a 95 % bootstrap interval (of fewer than 6 turns, the least and the most);
+of sides that took no turns, the ratio of the medians.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from iotrace.replay.statistics import estimate
 
 from .engine import ENGINES
-from .rows import Row, read_rows
+from .rows import Row, fastest_side, read_rows
 
 Number = Callable[[Row], float]
 
@@ -61,13 +62,6 @@ class Rows:
         """Return the engines of a part, in the study's order."""
         there = {row.engine for row in self.rows if row.part == part}
         return [engine for engine in ENGINES if engine in there]
-
-    def fastest(self, part: str, engine: str = "") -> str:
-        """Return the side with the least median time until durable."""
-        return min(
-            self.sides(part, engine),
-            key=lambda side: statistics.median(map(durable, self.of(part, engine, side))),
-        )
 
     def time(self, part: str, engine: str, side: str, number: Number = durable) -> str:
         """Return a median with its range, as a cell."""
@@ -202,7 +196,7 @@ def varied_table(rows: Rows, part: str) -> str:
         (
             (
                 engine,
-                *(rows.fastest("depth", engine) for _ in depth),
+                *(fastest_side(rows.of("depth", engine)) for _ in depth),
                 *(rows.time(part, engine, side) for side in sides),
             )
             for engine in rows.engines(part)
