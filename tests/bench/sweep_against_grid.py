@@ -23,7 +23,6 @@ from iotrace.replay.plan import Plan
 from iotrace.replay.statistics import estimate
 from iotrace.replay.sweep import distinct
 from iotrace.tools.commands.sweep import layouts_of, shape_of
-from iotrace.tools.shape import transforms
 from iotrace.tools.sweep_file import read_sweep
 from iotrace.traces.reader import read_trace
 
@@ -56,10 +55,7 @@ def settings_of(trace: Path, replays: Replays) -> tuple[Setting, ...]:
     """Return every setting, those with the same plan and way to run once."""
 
     def build(op: str, setting: Setting) -> Plan:
-        plan = replays.plan
-        for transform in transforms(shape_of(op, setting), replays.root):
-            plan = transform(plan)
-        return plan
+        return replays.reshaped(shape_of(op, setting))
 
     levels = default_levels(layouts_of(read_trace(str(trace))))
     return distinct(OP, factorial(levels), build)[0].settings

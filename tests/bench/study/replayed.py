@@ -38,6 +38,13 @@ class Replays:
         recording = read_trace(str(trace))
         return cls(plan_from_trace(recording), RecordedSummary.of(recording), root)
 
+    def reshaped(self, shape: Shape) -> Plan:
+        """Return the plan with its requests reshaped."""
+        plan = self.plan
+        for transform in transforms(shape, self.root):
+            plan = transform(plan)
+        return plan
+
     def side(
         self,
         shape: Shape,
@@ -57,9 +64,7 @@ class Replays:
             warmup: runs right before the one that is told of.
             pause_seconds: before all of it.
         """
-        plan = self.plan
-        for transform in transforms(shape, self.root):
-            plan = transform(plan)
+        plan = self.reshaped(shape)
         options = ReplayOptions(
             executor=executor,
             queue_depth=queue_depth,
