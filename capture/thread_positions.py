@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from iotrace.capture.completeness import Requests, Rows
-from iotrace.traces.grouping import number_groups
+from iotrace.traces.grouping import number_groups, running_max
 
 
 def mark_swapped(requests: Requests) -> int:
@@ -43,12 +43,10 @@ def overlapping(requests: Requests) -> tuple[Rows, Rows]:
     rows = rows[is_tracked & (block["result"][rows] > 0)]
     rows = rows[np.lexsort((block["start_ns"][rows], block["open"][rows], block["process"][rows]))]
     opens = number_groups(block["process"][rows], block["open"][rows])
-    # The latest end so far within each open file: ranks, so that a later open file is above all.
-    ends_ns, ranks = np.unique(block["end_ns"][rows], return_inverse=True)
-    latest = np.maximum.accumulate(opens * len(ends_ns) + ranks)
+    latest_ns = running_max(block["end_ns"][rows], opens)
     is_apart = np.ones(len(rows), np.bool_)
     is_apart[1:] = opens[1:] != opens[:-1]
-    is_apart[1:] |= block["start_ns"][rows[1:]] > ends_ns[latest[:-1] % max(len(ends_ns), 1)]
+    is_apart[1:] |= block["start_ns"][rows[1:]] > latest_ns[:-1]
     clusters = np.cumsum(is_apart) - 1
     lowest, highest = extremes(clusters, block["thread"][rows])
     is_shared = lowest[clusters] != highest[clusters]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.traces.columns import IntArray, ends_of
-
-_ROOM = 1 << 62
+from iotrace.traces.grouping import running_max
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,18 +49,7 @@ class Extents:
         ends = ends_of(offset, self.length[real])
         order = np.lexsort((offset, file))
         file, offset, ends = file[order], offset[order], ends[order]
-        reach = _running_max(ends, file)
+        reach = running_max(ends, file)
         fresh = np.r_[True, (file[1:] != file[:-1]) | (offset[1:] > reach[:-1])]
         last = np.r_[fresh[1:], True]
         return file[fresh], offset[fresh], reach[last]
-
-
-def _running_max(values: IntArray, group: IntArray) -> IntArray:
-    """Return the running maximum within each group; equal groups are neighbours."""
-    dense = np.cumsum(np.r_[0, np.diff(group) != 0])
-    step = int(values.max()) + 1
-    if step * (int(dense[-1]) + 1) < _ROOM:
-        return np.asarray(np.maximum.accumulate(values + dense * step) - dense * step)
-    distinct, rank = np.unique(values, return_inverse=True)  # far offsets of many files
-    step = len(distinct)
-    return np.asarray(distinct[np.maximum.accumulate(rank + dense * step) - dense * step])
