@@ -8,6 +8,7 @@ Usage: python -m tests.fuzz.run [--executions N] [--seconds S] [--seed N] [--fin
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import resource
 import subprocess
@@ -21,9 +22,10 @@ from tests.fuzz import seeds, trial
 
 HANG_SECONDS = 5
 AGAIN_SECONDS = 60
-MEMORY_MIB = 1024
+GROWN_MIB = 2048  # a backstop: the child holds each input to a gigabyte of its own
 ROUND = 25_000  # executions of one child: a leak shows within
 INPUT_BYTES = 1 << 14
+ENVIRONMENT = {**os.environ, "PYTHONHASHSEED": "0"}  # an input does the same each time it is tried
 MOST_FINDINGS = 50
 _STATUS = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)")
 
@@ -49,7 +51,9 @@ def confirmed(artifact: Path) -> str | None:
     command = [sys.executable, "-m", "tests.fuzz.child", "--again", str(artifact)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=AGAIN_SECONDS)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=AGAIN_SECONDS, env=ENVIRONMENT
+        )
     except subprocess.TimeoutExpired:
         return f"more than {AGAIN_SECONDS} s"
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -90,7 +94,7 @@ def main() -> int:
                 "runs": min(ROUND, given.executions - done),
                 "seed": seed,
                 "timeout": HANG_SECONDS,
-                "rss_limit_mb": MEMORY_MIB,
+                "rss_limit_mb": GROWN_MIB,
                 "max_len": INPUT_BYTES,
                 "len_control": 0,
                 "artifact_prefix": f"{given.findings}/",
@@ -100,7 +104,9 @@ def main() -> int:
             command += [f"-{key}={value}" for key, value in options.items()]
             command += [str(corpus), str(begun_with)]
             before = set(given.findings.iterdir())
-            ended = subprocess.run(command, capture_output=True, text=True, errors="replace")
+            ended = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", env=ENVIRONMENT
+            )
             tried = array("q", counts.read_bytes())
             done = sum(tried)
             found = sorted(set(given.findings.iterdir()) - before)
