@@ -55,7 +55,7 @@ class Renames:
     def _next(self, path: str, row: int) -> tuple[int, str] | None:
         """Return row and source of the first rename after `row` that moves `path`."""
         steps = []
-        for name in _itself_and_folders(path):
+        for name in itself_and_folders(path):
             rows = self._rows_by_source.get(name, ())
             place = bisect_right(rows, row)
             if place < len(rows):
@@ -89,7 +89,7 @@ def _files(trace: Trace, rows: IntArray | Mask) -> Iterator[tuple[int, int]]:
     return zip(trace.ints("process")[rows].tolist(), trace.ints("file")[rows].tolist(), strict=True)
 
 
-def _itself_and_folders(path: str) -> Iterator[str]:
+def itself_and_folders(path: str) -> Iterator[str]:
     while path.strip("/"):
         yield path
         path = path.rpartition("/")[0]

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.open_flags import has_flag
+from iotrace.traces.renames import itself_and_folders
 from iotrace.traces.requests import Requests
 from iotrace.traces.verdict.episodes import Episode
 
 # `flags` of a sync: fsync, fdatasync and msync are of one file, syncfs and sync of all.
 _OF_ONE_FILE = (0, 1, 2, 3)
+_CHANGES = ("write", "truncate", "allocate")
+_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -50,48 +54,65 @@ class Durability:
 def durability(episode: Episode) -> Durability:
     """Return how the files of a save were made to last."""
     requests = episode.requests
-    writes = requests.is_op("write", "truncate", "allocate") & (requests.file >= 0)
-    written = np.unique(requests.file[writes]).tolist()
-    everything_ns = _last(requests, requests.is_op("sync") & ~np.isin(requests.flags, _OF_ONE_FILE))
+    changes = requests.is_op(*_CHANGES)
     renames = requests.is_op("rename") & (requests.result >= 0)
     links = requests.is_op("link") & (requests.result >= 0)
-    linked = set(requests.file[links].tolist())
-    sources = {requests.paths[code] for code in requests.path[renames].tolist() if code >= 0}
-    folders = [source.rstrip("/") + "/" for source in sources]
-    synced, unsynced_bytes, truncated, renamed = 0, 0, 0, 0
-    early: list[str] = []
-    for file in written:
-        own = requests.where(requests.file == file)
-        last_ns = _last(own, own.is_op("write", "truncate", "allocate"))
-        sync_ns = _last(own, own.is_op("sync"))
-        opened = own.opened[own.is_op("write")]
-        through = bool(len(opened) and has_flag(opened, os.O_SYNC | os.O_DSYNC).all())
-        first = int(own.path[0])
-        path = own.paths[first] if first >= 0 else ""
-        if through or max(sync_ns, everything_ns) >= last_ns:
-            synced += 1
-        else:
-            unsynced_bytes += int(own.moved[own.is_op("write")].sum())
-            early += [path] if sync_ns >= 0 else []
-        moved = path in sources or any(path.startswith(folder) for folder in folders)
-        if moved or (file in linked and own.path_of(0) != path):
-            renamed += 1
-        elif has_flag(np.r_[opened, own.flags[own.is_op("open")]], os.O_TRUNC).any():
-            truncated += 1
+    everything_ns = _last(requests, requests.is_op("sync") & ~np.isin(requests.flags, _OF_ONE_FILE))
+    rows = np.flatnonzero(np.isin(requests.file, requests.file[changes & (requests.file >= 0)]))
+    files, first, owner = np.unique(requests.file[rows], return_index=True, return_inverse=True)
+    own, count = requests.where(rows), len(files)
+    writes = own.is_op("write")
+    sync_ns = _last_of_each(own, own.is_op("sync"), owner, count)
+    last_ns = _last_of_each(own, own.is_op(*_CHANGES), owner, count)
+    unsafe = writes & ~has_flag(own.opened, os.O_SYNC | os.O_DSYNC)
+    through = _any_of_each(writes, owner, count) & ~_any_of_each(unsafe, owner, count)
+    synced = through | (np.maximum(sync_ns, everything_ns) >= last_ns)
+    emptied = (writes & has_flag(own.opened, os.O_TRUNC)) | (
+        own.is_op("open") & has_flag(own.flags, os.O_TRUNC)
+    )
+    names, homes = own.path[first], own.home[first]
+    renamed = _moved(requests, renames)[names] | (
+        np.isin(files, requests.file[links]) & (homes != names)
+    )
+    early = np.flatnonzero(~synced & (sync_ns >= 0))[:_NAMES].tolist()
     return Durability(
-        files=len(written),
-        synced=synced,
-        early=tuple(early),
-        in_place=len(written) - renamed,
-        truncated=truncated,
-        renamed=renamed,
+        files=count,
+        synced=int(synced.sum()),
+        early=tuple(own.paths[names[i]] if names[i] >= 0 else "" for i in early),
+        in_place=int((~renamed).sum()),
+        truncated=int((_any_of_each(emptied, owner, count) & ~renamed).sum()),
+        renamed=int(renamed.sum()),
         folder_syncs=_folder_syncs(requests, _last(requests, renames | links)),
         late_bytes=_late_bytes(episode),
-        unsynced_bytes=unsynced_bytes,
+        unsynced_bytes=int(own.moved[writes & ~synced[owner]].sum()),
     )
 
 
-def _last(requests: Requests, mask: np.ndarray) -> int:
+def _last_of_each(own: Requests, mask: Mask, owner: IntArray, count: int) -> IntArray:
+    """Return the last start among some of the requests of each file, -1 without any."""
+    last = np.full(count, -1, np.int64)
+    np.maximum.at(last, owner[mask], own.start_ns[mask])
+    return last
+
+
+def _any_of_each(mask: Mask, owner: IntArray, count: int) -> Mask:
+    """Return which files have any of some requests."""
+    return np.asarray(np.bincount(owner[mask], minlength=count) > 0)
+
+
+def _moved(requests: Requests, renames: Mask) -> Mask:
+    """Return, per path and for none at the end, whether it, or a folder above it, was renamed."""
+    codes = np.unique(requests.path[renames])
+    sources = {requests.paths[code].rstrip("/") for code in codes.tolist() if code >= 0}
+    used = np.unique(requests.path[requests.path >= 0]).tolist() if sources else []
+    moved = np.zeros(len(requests.paths) + 1, np.bool_)
+    moved[used] = [
+        any(name in sources for name in itself_and_folders(requests.paths[code])) for code in used
+    ]
+    return moved
+
+
+def _last(requests: Requests, mask: Mask) -> int:
     return int(requests.start_ns[mask].max(initial=-1))
 
 
