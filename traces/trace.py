@@ -1,7 +1,7 @@
 """A trace as an immutable value: rows of the schema's columns, and metadata."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -39,6 +39,7 @@ class Trace:
 
     table: pa.Table
     metadata: Metadata
+    _words: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Column], metadata: Metadata) -> "Trace":
@@ -96,12 +97,16 @@ class Trace:
 
         A text may be listed that no row uses.
         """
-        words = _dictionary(self._column(name)).dictionary
-        return self.text_codes(name), [decode_path(value) for value in words.to_pylist()]
+        if name not in self._words:
+            words = _dictionary(self._column(name)).dictionary.to_pylist()
+            self._words[name] = [decode_path(word) for word in words]
+        return self.text_codes(name), self._words[name].copy()
 
     def text_codes(self, name: str) -> CodeArray:
         """Return the codes of text column `name` alone; -1 is null."""
-        codes = _dictionary(self._column(name)).indices.fill_null(-1)
+        codes = _dictionary(self._column(name)).indices
+        if codes.null_count:
+            codes = codes.fill_null(-1)
         return np.asarray(codes.to_numpy(zero_copy_only=False))
 
     def text(self, name: str, code: int) -> str:
@@ -155,9 +160,11 @@ class Trace:
         return Trace(sort_rows(table), self.metadata)
 
     def _column(self, name: str) -> pa.ChunkedArray:
-        if name not in self.table.column_names:
-            raise ValueError(f"column {name!r} is not at hand; there are {self.columns}")
-        return self.table.column(name)
+        try:
+            return self.table.column(name)
+        except KeyError:
+            problem = f"column {name!r} is not at hand; there are {self.columns}"
+            raise ValueError(problem) from None
 
     def _is_one_of(self, name: str, wanted: str | Iterable[str]) -> Mask:
         names = {wanted} if isinstance(wanted, str) else set(wanted)
