@@ -46,6 +46,8 @@ class FileSpec:
         initial_bytes: how many of its recorded bytes must be there before the run, wherever
             they lie by then.
         initial_size_bytes: its size then.
+        old_bytes: how many bytes of an older checkpoint lie in it before the run, from its
+            beginning, so that its blocks are written over; no payload is like them.
         final_bytes: its size after the run.
         final_path: its name after the run; None: removed.
         written: whether the plan writes to it.
@@ -56,6 +58,7 @@ class FileSpec:
     exists: bool = False
     initial_bytes: int = 0
     initial_size_bytes: int = 0
+    old_bytes: int = 0
     final_bytes: int = 0
     final_path: str | None = None
     written: bool = False
@@ -64,6 +67,7 @@ class FileSpec:
     def __str__(self) -> str:
         verbs = [verb for verb, does in (("written", self.written), ("read", self.read)) if does]
         before = f", {self.initial_size_bytes} bytes before the run" if self.exists else ""
+        before += f", {self.old_bytes} of them old" if self.old_bytes else ""
         after = f"{self.final_bytes} bytes after it" if self.final_path else "gone after it"
         return f"{self.path}: {' and '.join(verbs)}{before}, {after}"
 
@@ -81,6 +85,7 @@ class Files(LazyRows[FileSpec]):
     exists: Mask
     initial_bytes: Ints
     initial_size_bytes: Ints
+    old_bytes: Ints
     final_bytes: Ints
     final_path: Ints
     written: Mask
@@ -104,6 +109,7 @@ class Files(LazyRows[FileSpec]):
             exists=bool(self.exists[place]),
             initial_bytes=int(self.initial_bytes[place]),
             initial_size_bytes=int(self.initial_size_bytes[place]),
+            old_bytes=int(self.old_bytes[place]),
             final_bytes=int(self.final_bytes[place]),
             final_path=self.paths[last] if last >= 0 else None,
             written=bool(self.written[place]),
@@ -117,6 +123,7 @@ def describe_files(
     initial_bytes: Ints,
     relocation: Relocation,
     previous: Files | None = None,
+    old_bytes: Ints | None = None,
 ) -> Files:
     """Return what is known of each file.
 
@@ -126,23 +133,30 @@ def describe_files(
         initial_bytes: per file, recorded bytes that must be there before the run.
         relocation: where recorded extents lie.
         previous: gives the path of a file that no request names; its paths are the first ones.
+        old_bytes: per file, see FileSpec; None: as they were previously.
     """
     count = len(initial_bytes)
     path, exists = _beginnings(requests, count)
     if previous is not None:
         known = path[: len(previous)]
         known[known < 0] = previous.path[known < 0]
+    written, read = (_files_of(requests, op, count) for op in (Op.WRITE, Op.READ))
+    if old_bytes is None:
+        old_bytes = np.zeros(count, np.int64)
+        if previous is not None:
+            old_bytes[: len(previous)] = previous.old_bytes
+    old_bytes = np.where(written, old_bytes, 0)
     before = initial_extents(initial_bytes, relocation)
-    sizes = np.zeros(count, np.int64)
+    sizes = old_bytes.copy()
     np.maximum.at(sizes, before["file"], before["offset"] + before["length"])
     names = Bindings.of(requests, paths)
-    written, read = (_files_of(requests, op, count) for op in (Op.WRITE, Op.READ))
     return Files(
         paths=names.paths,
         path=path,
         exists=exists | (sizes > 0),
         initial_bytes=initial_bytes,
         initial_size_bytes=sizes,
+        old_bytes=old_bytes,
         final_bytes=final_sizes(requests, sizes),
         final_path=names.last_paths(count),
         written=written,

@@ -4,7 +4,8 @@ Staging is what engines do whose job must not wait for slow storage: the job wri
 (memory, a local disk), and what lies there is drained to the destination when the job has gone on.
 A staged replay issues its requests in the tier, prepared files and loads included. Once the last
 of them has ended, every file that is left is copied to the destination, whole and under its name,
-by as many threads as there are workers, and synced there. The time until all is staged is that of
+by as many threads as there are workers, and synced there; over the blocks of an older copy where
+the plan writes over old blocks. The time until all is staged is that of
 the requests; until it is durable at the destination, that and the drain's.
 """
 
@@ -15,9 +16,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from iotrace.replay.loop import open_beneath
-from iotrace.replay.paths import ancestors
 from iotrace.replay.plan import Plan
-from iotrace.replay.workspace import make_below
+from iotrace.replay.workspace import make_folders
 from iotrace.traces.errors import ReplayError
 
 _CHUNK_BYTES = 8 << 20
@@ -73,12 +73,8 @@ def _copy(name: str, tier_fd: int, root_fd: int, stop: threading.Event) -> None:
     except FileNotFoundError:
         return  # a run that failed may not have come to it
     try:
-        for directory in ancestors(name):
-            try:
-                make_below(root_fd, directory)
-            except FileExistsError:
-                continue
-        copy = open_beneath(root_fd, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        make_folders(root_fd, name)
+        copy = open_beneath(root_fd, name, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             _copy_data(source, copy, name, stop)
             if not stop.is_set():

@@ -180,6 +180,15 @@ class Plan:
         if transform != "direct" and any(applied.name == "prefetch" for applied in self.history):
             raise PlanError(f"{transform} comes before prefetch; apply prefetch once, and last")
 
+    def require_new_files(self, transform: str) -> None:
+        """Refuse a transform that would give bytes places where no old blocks are.
+
+        Raises:
+            PlanError: `overwrite` has been applied.
+        """
+        if any(applied.name == "overwrite" for applied in self.history):
+            raise PlanError(f"{transform} comes before overwrite; apply overwrite after it")
+
     def is_data(self) -> npt.NDArray[np.bool_]:
         """Return which requests read or write."""
         return np.isin(self.requests["op"], DATA_OPS)
@@ -192,6 +201,7 @@ class Plan:
         relocation: Relocation | None = None,
         initial_bytes: npt.NDArray[np.int64] | None = None,
         paths: tuple[str, ...] | None = None,
+        old_bytes: npt.NDArray[np.int64] | None = None,
     ) -> "Plan":
         """Return the plan that `applied` makes of this one; what is not given stays.
 
@@ -203,6 +213,7 @@ class Plan:
             initial_bytes: per file, recorded bytes to be there before the run; as many as there
                 are files.
             paths: what requests name.
+            old_bytes: per file, how many bytes of an older checkpoint are to be written over.
         """
         pieces = self.pieces if pieces is None else pieces
         relocation = self.relocation if relocation is None else relocation
@@ -210,7 +221,7 @@ class Plan:
         paths = self.paths if paths is None else paths
         return replace(
             self,
-            files=describe_files(requests, paths, initial_bytes, relocation, self.files),
+            files=describe_files(requests, paths, initial_bytes, relocation, self.files, old_bytes),
             paths=paths,
             requests=requests,
             pieces=pieces,

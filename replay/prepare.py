@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.replay.files import by_place, resets_of
+from iotrace.replay.files import EXTENT, by_place, resets_of
 from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape, fill_file, open_beneath, resident_bytes
 from iotrace.replay.pieces import Rows
 from iotrace.replay.plan import Plan
+from iotrace.replay.workspace import make_folders
 
 _ZEROS = -1  # as a file, to the tape
+_SHIFT_BYTES = 2049  # of old bytes against the payload there: off blocks, as no relocation is
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Prepared:
 def prepare(plan: Plan, tape: Tape, root_fd: int) -> Prepared:
     """Write the files that the plan finds there, sync them, and evict them.
 
-    A file that is there already was left by an earlier repetition, as it must be.
+    A file that is there already was left by an earlier repetition, as it must be. One that is to
+    be written over gets its blocks here, with bytes that are not the payload.
 
     Args:
         plan: says which files, and how many of their recorded bytes.
@@ -43,6 +46,7 @@ def prepare(plan: Plan, tape: Tape, root_fd: int) -> Prepared:
     resident = 0
     for file in there:
         own = extents[bounds[file] : bounds[file + 1]]
+        own = np.concatenate([old_extent(plan, file), own])
         fd = _open(plan.files[file].path, own, tape, root_fd)
         try:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -69,18 +73,56 @@ def _write(path: str, extents: Rows, tape: Tape, root_fd: int) -> None:
         for offset, length, source, origin in zip(*columns, strict=True):
             fill_file(tape, fd, at, offset - at, _ZEROS, 0)
             fill_file(tape, fd, offset, length, source, origin)
-            at = offset + length
+            at = max(at, offset + length)
         os.fsync(fd)
     finally:
         os.close(fd)
 
 
-def steady_files(plan: Plan) -> frozenset[str]:
-    """Return the prepared files that a run leaves as it found them, by name."""
+def old_extent(plan: Plan, file: int) -> Rows:
+    """Return what lies in a file that is to be written over: at most one EXTENT row."""
+    old_bytes = int(plan.files.old_bytes[file])
+    extent = (file, file, 0, _SHIFT_BYTES, old_bytes)
+    return np.array([extent] if old_bytes else [], EXTENT)
+
+
+def prepare_copies(plan: Plan, tape: Tape, root_fd: int) -> None:
+    """Write the files that copies of the plan's files are to be written over, and sync them.
+
+    Args:
+        plan: says which files have blocks of older ones.
+        tape: the payload.
+        root_fd: where the copies go to; it is empty.
+
+    Raises:
+        OSError: as mkdir, open and write.
+    """
+    for file in np.flatnonzero(plan.files.old_bytes).tolist():
+        path = plan.files[file].final_path
+        if path is not None:
+            make_folders(root_fd, path)
+            _write(path, old_extent(plan, file), tape, root_fd)
+
+
+def steady_files(plan: Plan, payload_stays: bool) -> frozenset[str]:
+    """Return the prepared files that a run leaves as it found them, by name.
+
+    Args:
+        plan: what runs.
+        payload_stays: whether a file that is written over may be left with the bytes of the last
+            run: its blocks are written, which is all that matters unless bytes are to be proven.
+    """
     rows = plan.requests
     harmless = np.isin(rows["op"], (Op.READ, Op.CLOSE, Op.SYNC))
     harmless |= (rows["op"] == Op.OPEN) & ~resets_of(rows)
     steady = plan.files.exists.copy()
+    if payload_stays:
+        files = plan.files
+        over = (files.old_bytes > 0) & (files.initial_bytes == 0)
+        over &= (files.final_bytes == files.old_bytes) & (files.final_path == files.path)
+        harmless |= (
+            np.isin(rows["op"], (Op.WRITE, Op.TRUNCATE)) & np.append(over, False)[rows["file"]]
+        )
     changed = rows["file"][~harmless]
     steady[changed[changed >= 0]] = False
     return frozenset(plan.files[file].path for file in np.flatnonzero(steady).tolist())

@@ -28,11 +28,12 @@ from iotrace.replay.memory import TAPE_BYTES, affordable_landing_bytes
 from iotrace.replay.memory_phases import MemoryPhases, MemorySeconds
 from iotrace.replay.options import ReplayOptions, choose_executor
 from iotrace.replay.plan import Plan
-from iotrace.replay.prepare import Prepared, prepare, steady_files
+from iotrace.replay.prepare import Prepared, prepare, prepare_copies, steady_files
 from iotrace.replay.result import Outcome, RecordedSummary, Repetition
 from iotrace.replay.schedule import Schedule, schedule
 from iotrace.replay.suitability import (
     cached_direct,
+    copied_on_write,
     fit_to_target,
     stayed_warm,
     surprises,
@@ -162,12 +163,17 @@ class _Session:
         host = os.uname().nodename
         return self.group.gather(host).count(host)
 
+    def make_room(self) -> None:
+        """Let the destination hold what is there before a drain, off the clock."""
+        if self.staged:
+            self.destination.clear()
+            prepare_copies(self.plan, self.tape, self.destination.fd)
+
     def make_last(self, workers: int) -> float:
         """Sync every written file, or drain it; return how long that took, in seconds."""
         if not self.staged:
             return sync_files(self.plan, self.workspace.fd, self.options.round_trip_seconds)
         try:
-            self.destination.clear()
             return drain(self.plan, self.workspace.fd, self.destination.fd, workers)
         except OSError as error:
             raise ReplayError(
@@ -242,11 +248,11 @@ def _replay(
     missing = once(group, lambda: refused_modes(workspace.path, modes))
     plan, replaced = fit_modes(plan, missing, target.file_system)
     warm = () if options.warm else warm_reads(plan, target)
-    degraded = refused + replaced + warm + unlike_files(plan)
+    copied = once(group, lambda: copied_on_write(plan, destination.path))
+    degraded = refused + replaced + warm + unlike_files(plan) + copied
     _refuse_if_strict(options, degraded)
-    session = _Session(
-        plan, options, executor, tape, workspace, destination, group, steady_files(plan)
-    )
+    steady = steady_files(plan, payload_stays=not options.verify)
+    session = _Session(plan, options, executor, tape, workspace, destination, group, steady)
     folded = session.fold(session.schedule(checked=False))
     degraded += folded.degraded
     repetitions, errors = _timed_runs(session, progress)
@@ -300,6 +306,7 @@ def _timed_runs(
             progress("run", before + done, total * count)
 
         report(0)
+        once(session.group, session.make_room)
         run, prepared = session.run(job, report=report)
         sync_seconds = once(session.group, lambda: session.make_last(workers))
         one = _measure(plan, job, run, sync_seconds, prepared)

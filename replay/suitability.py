@@ -1,6 +1,7 @@
 """What the target cannot do as asked: found out before a run, and measured after it."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ from iotrace.replay.loop import open_beneath, resident_bytes
 from iotrace.replay.pieces import Rows
 from iotrace.replay.plan import Plan
 from iotrace.replay.result import Repetition
-from iotrace.replay.target import Target
+from iotrace.replay.target import Target, file_system_of, writes_in_place
 from iotrace.replay.transforms.buffered import Buffered
 from iotrace.traces.phases import Phase
 from iotrace.traces.words import plural
@@ -59,6 +60,14 @@ def unlike_files(plan: Plan) -> tuple[str, ...]:
     more = len(names) - _NAMES_SHOWN
     shown = ", ".join(names[:_NAMES_SHOWN]) + (f" and {plural(more, 'other')}" if more > 0 else "")
     return (f"not as recorded, as the notes say why, and not proven to be: {shown}",)
+
+
+def copied_on_write(plan: Plan, directory: Path) -> tuple[str, ...]:
+    """Return why blocks are not written over in `directory`, if they are to be and are not."""
+    if not plan.files.old_bytes.any() or writes_in_place(directory):
+        return ()
+    name = file_system_of(directory)
+    return (f"not over old blocks: {name} writes what changes to new ones (copy on write)",)
 
 
 def warm_reads(plan: Plan, target: Target) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
+import struct
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ _STATX_DIOALIGN = 0x2000
 _STATX_BYTES = 256
 # Byte offsets in struct statx (linux/stat.h): what it filled in, and the alignment of offsets.
 _MASK_AT, _OFFSET_AT = 0, 156
+_FIEMAP = 0xC020660B  # FS_IOC_FIEMAP (linux/fs.h)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,37 @@ def _try_direct(path: str, payload: mmap.mmap) -> tuple[str | None, bool]:
         return f"an aligned O_DIRECT write fails: {error.strerror}", False
     finally:
         os.close(fd)
+
+
+def writes_in_place(directory: Path) -> bool:
+    """Return whether a block that is written again stays where it is, as far as can be told.
+
+    Found out by trying, with a file of 1 MiB that is removed again; where the file system does
+    not tell where blocks are, by its name.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with tempfile.TemporaryFile(dir=directory, prefix="probe-") as probe:
+        places = set()
+        for _ in range(2):
+            os.pwrite(probe.fileno(), os.urandom(_PROBE_BYTES), 0)
+            os.fsync(probe.fileno())
+            places.add(_first_place(probe.fileno()))
+    return len(places) == 1 and (None not in places or file_system_of(directory) != "zfs")
+
+
+def _first_place(fd: int) -> int | None:
+    """Return where on the device an open file begins, in bytes; None: not told."""
+    # struct fiemap with one extent (linux/fiemap.h): start, length, flags, mapped, count, reserved;
+    # logical, physical, length and more.
+    request = bytearray(struct.pack("=QQIIII", 0, _PROBE_BYTES, 0, 0, 1, 0) + bytes(56))
+    try:
+        fcntl.ioctl(fd, _FIEMAP, request)
+    except OSError:
+        return None
+    mapped, place = struct.unpack_from("=I", request, 20)[0], struct.unpack_from("=Q", request, 40)
+    return int(place[0]) if mapped else None
 
 
 def _direct_alignment(fd: int) -> int | None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Set
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,6 +17,7 @@ from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.intervals import unions
 from iotrace.replay.job import Op
 from iotrace.replay.names import Names
+from iotrace.replay.paths import ancestors
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
 from iotrace.traces.errors import PlanError, ReplayError
@@ -153,6 +155,17 @@ def make_below(fd: int, directory: str) -> None:
     finally:
         for one in opened:
             os.close(one)
+
+
+def make_folders(fd: int, path: str) -> None:
+    """Make the folders above a relative path that are not there.
+
+    Raises:
+        OSError: as for `make_below`.
+    """
+    for directory in ancestors(path):
+        with suppress(FileExistsError):
+            make_below(fd, directory)
 
 
 def directories_before(plan: Plan) -> list[str]:

@@ -16,6 +16,7 @@ from iotrace.replay.transforms.coalesce import BLOCK_BYTES, Coalesce
 from iotrace.replay.transforms.direct import OPS, Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
 from iotrace.replay.transforms.mapped import Mapped
+from iotrace.replay.transforms.overwrite import Overwrite
 from iotrace.replay.transforms.preallocate import Preallocate
 from iotrace.replay.transforms.prefetch import Prefetch
 from iotrace.replay.transforms.reorder import Reorder
@@ -48,6 +49,7 @@ class Shape:
         broadcast: read each byte once per step.
         reorder: issue requests by offset.
         preallocate: give files their size first.
+        overwrite: let files be there before, of old blocks.
         drop_behind: put written files out of the page cache.
         map_advice: read through mapped files, with this advice on them; None: by reads.
         prefetch_bytes: read files so far ahead of their loads.
@@ -68,6 +70,7 @@ class Shape:
     broadcast: bool = False
     reorder: bool = False
     preallocate: bool = False
+    overwrite: bool = False
     drop_behind: bool = False
     map_advice: str | None = None
     prefetch_bytes: int | None = None
@@ -85,9 +88,10 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
     Requests are chosen first, and freed of what was recorded direct if that is asked for;
     broadcast chooses among reads. Then files are put together and requests ordered, so that more
     of them can be joined; they are joined before they are aligned, so that only the final ones
-    are padded, and cut after that. Files get the sizes that this gives them, are dropped as they
-    are then, and read ahead as they are loaded then. Direct comes after that, because it parts
-    whole blocks from what is left over; what the file system itself would cut is last.
+    are padded, and cut after that. Files get the sizes that this gives them, or are there with
+    these, are dropped as they are then, and read ahead as they are loaded then. Direct comes after
+    that, because it parts whole blocks from what is left over; what the file system itself would
+    cut is last.
 
     Args:
         shape: what was asked for.
@@ -117,6 +121,8 @@ def transforms(shape: Shape, root: Path | None) -> list[Transform]:
         chosen.append(Split(shape.split_bytes))
     if shape.preallocate:
         chosen.append(Preallocate())
+    if shape.overwrite:
+        chosen.append(Overwrite())
     if shape.drop_behind:
         chosen.append(DropBehind())
     if shape.map_advice is not None:

@@ -8,6 +8,7 @@ from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
 from iotrace.replay.transforms.mapped import Mapped
+from iotrace.replay.transforms.overwrite import Overwrite
 from iotrace.replay.transforms.preallocate import Preallocate
 from iotrace.replay.transforms.prefetch import Prefetch
 from iotrace.replay.transforms.reorder import Reorder
@@ -24,6 +25,7 @@ __all__ = [
     "DropBehind",
     "Mapped",
     "MaxRequest",
+    "Overwrite",
     "Preallocate",
     "Prefetch",
     "Reorder",

@@ -75,6 +75,7 @@ class Aggregate:
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan on the new files."""
         plan.require_buffered("aggregate")
+        plan.require_new_files("aggregate")
         wanted, notes = _wanted(plan)
         parameters: tuple[tuple[str, object], ...] = (("layout", self.layout),)
         if self.layout != "rank":

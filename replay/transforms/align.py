@@ -72,6 +72,7 @@ class Align:
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan with its extents moved."""
         plan.require_buffered("align")
+        plan.require_new_files("align")
         layout = _Layout.of(plan, self.block_bytes)
         requests = plan.requests.copy()
         has_bytes = plan.is_data() & (requests["length"] > 0)

@@ -21,6 +21,7 @@ from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.drop_behind import DropBehind
 from iotrace.replay.transforms.mapped import Mapped
+from iotrace.replay.transforms.overwrite import Overwrite
 from iotrace.replay.transforms.preallocate import Preallocate
 from iotrace.replay.transforms.prefetch import Prefetch
 from iotrace.replay.transforms.reorder import Reorder
@@ -53,7 +54,7 @@ LINE_MAX = 2000
 TRANSFORMS: tuple[Callable[[Plan], Plan], ...] = (
     *(Coalesce(1 << 20), Coalesce(512, "vectored"), Align(512), Split(1 << 30), Split(1 << 16)),
     *(Buffered(), Direct(), Reorder(), Preallocate(), DropBehind(), Broadcast(), Mapped()),
-    *(Prefetch(1 << 20), Prefetch(700, 512), MaxRequest(1 << 20)),
+    *(Overwrite(), Prefetch(1 << 20), Prefetch(700, 512), MaxRequest(1 << 20)),
     *(Aggregate(layout) for layout in LAYOUTS),
 )
 NO_DARSHAN = tuple(format for format in importers() if format.name != "darshan")

@@ -15,6 +15,7 @@ from iotrace.replay.plan import Plan
 from iotrace.replay.schedule import Schedule
 
 ZERO = -1
+OLD = -2  # a byte of an older checkpoint
 FILE_SHIFT = 40
 
 
@@ -40,6 +41,7 @@ class Model:
             if spec.exists:
                 assert spec.path not in self.names, "two files are prepared under one name"
                 self.names[spec.path] = inodes[file] = self._new(spec.initial_size_bytes)
+                self.inodes[inodes[file]][: spec.old_bytes] = OLD
         for extent in self.plan.initial_extents():
             at, length = int(extent["offset"]), int(extent["length"])
             content = self.inodes[inodes[int(extent["file"])]]

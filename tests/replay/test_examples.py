@@ -9,7 +9,10 @@ import pytest
 MODULES = (
     *("intervals", "paths", "pieces", "relocation", "sketch", "statistics"),
     *(f"transforms.{name}" for name in ("aggregate", "align", "broadcast", "buffered", "coalesce")),
-    *(f"transforms.{name}" for name in ("direct", "drop_behind", "mapped", "preallocate")),
+    *(
+        f"transforms.{name}"
+        for name in ("direct", "drop_behind", "mapped", "overwrite", "preallocate")
+    ),
     *(f"transforms.{name}" for name in ("prefetch", "reorder", "select", "split")),
 )
 

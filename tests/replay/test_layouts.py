@@ -1,10 +1,7 @@
 """Every combination of layout transforms, proven byte by byte on each file system there is."""
 
 import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -38,7 +35,6 @@ TRACES = sorted(path.stem for path in CORPUS.glob("*.parquet"))
 NOTHING = RecordedSummary(0, 0, 0, 0, 0, 0.0, 0.0)
 BLOCK = 4096
 TAPE_BYTES = 4 << 20  # what a replay of so few bytes takes, so that the payload is the same
-IMAGE_BYTES = 400 << 20  # the least that XFS is made of, and some
 
 Transform = Callable[[Plan], Plan]
 AGGREGATES: tuple[Transform | None, ...] = (None, *(Aggregate(layout) for layout in LAYOUTS))
@@ -111,33 +107,6 @@ def job() -> str:
         for part, rank in product((SAVE, LOAD), (0, 1)):
             parts.append(part.format(step=step, rank=rank, other=1 - rank, offset=9000 * rank))
     return "\n".join([*parts, "unlink 0/0"])
-
-
-@pytest.fixture(scope="module", params=["ext4", "tmpfs", "xfs", "btrfs"])
-def file_system(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Path]:
-    """An empty folder on each."""
-    name = request.param
-    if name == "tmpfs":
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-            yield Path(folder)
-        return
-    folder = tmp_path_factory.mktemp(name)
-    image = folder / "image"
-    with image.open("wb") as file:
-        file.truncate(IMAGE_BYTES)
-    mount = folder / "mount"
-    mount.mkdir()
-    if shutil.which(f"mkfs.{name}") is None:
-        pytest.skip(f"there is no mkfs.{name}")
-    subprocess.run([f"mkfs.{name}", "-q", str(image)], check=True, capture_output=True)
-    mounted = subprocess.run(["mount", "-o", "loop", str(image), str(mount)], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("mounting a file system needs root")
-    yield mount
-    subprocess.run(["umount", str(mount)], check=True)
-    image.unlink()
 
 
 @pytest.mark.parametrize("phase", ["save", "load"])

@@ -125,6 +125,15 @@ class ShapePanel:
     preallocate: Annotated[
         bool, Option("--preallocate", help="Give files their size before they are written.")
     ] = False
+    overwrite: Annotated[
+        bool,
+        Option(
+            "--overwrite",
+            help="Write over the blocks of an older checkpoint of the same files, which is there "
+            "first. A save that breaks off leaves old and new bytes mixed: deploy it with two "
+            "slots.",
+        ),
+    ] = False
     drop_behind: Annotated[
         bool,
         Option("--drop-behind", help="Write files out and drop them from the page cache at close."),
@@ -192,6 +201,7 @@ class ShapePanel:
             broadcast=self.broadcast,
             reorder=self.reorder,
             preallocate=self.preallocate,
+            overwrite=self.overwrite,
             drop_behind=self.drop_behind,
             map_advice=self._map_advice(),
             prefetch_bytes=self.prefetch,
