@@ -29,6 +29,7 @@ _FEATURES = {
     "registered files": lib.LOOP_FEATURE_REGISTERED_FILES,
     "registered ring": lib.LOOP_FEATURE_REGISTERED_RING,
     "huge pages": lib.LOOP_FEATURE_HUGE_PAGES,
+    "submission thread": lib.LOOP_FEATURE_SUBMISSION_THREAD,
 }
 
 
@@ -290,6 +291,8 @@ def _c_options(job: Job, root_fd: int, options: LoopOptions) -> Any:
             "check_reads": options.check_reads,
             "registered_buffers": options.registered_buffers,
             "registered_files": options.registered_files,
+            "submission_thread": options.submission_thread,
+            "uncached": options.uncached,
             "stop_on_error": options.stop_on_error,
         },
     )

@@ -47,6 +47,9 @@ class ReplayOptions:
         strict: make every degradation an error.
         stop_on_error: start nothing more after the first failed request.
         registered_buffers, registered_files: let io_uring use them where it can.
+        submission_thread: let a thread of the kernel take requests off the ring (SQPOLL).
+        uncached: what is not direct goes through the page cache and is dropped from it at once,
+            which is RWF_DONTCACHE.
         seed: which random bytes the payload is made of.
     """
 
@@ -70,6 +73,8 @@ class ReplayOptions:
     stop_on_error: bool = True
     registered_buffers: bool = True
     registered_files: bool = True
+    submission_thread: bool = False
+    uncached: bool = False
     seed: int = 0
 
     @property
@@ -101,6 +106,10 @@ class ReplayOptions:
             (
                 self.stage is None or not self.round_trip_seconds,
                 "--stage drains without the round trips of --rtt; leave one of them out",
+            ),
+            (
+                not self.submission_thread or self.executor == "io_uring",
+                "--sqpoll is a way to use io_uring; leave out --executor, or --sqpoll",
             ),
             (self.repeat >= 1, "--repeat must be at least 1"),
             (self.warmup >= 0, "--warmup must not be negative"),

@@ -82,6 +82,8 @@ def replay(
     plan.validate()
     if options.executor == "io_uring" and plan.requests["mapping"].any():
         raise PlanError("a read of a mapped file keeps its thread waiting; use --executor posix")
+    if options.uncached and plan.requests["mapping"].any():
+        raise PlanError("what is mapped stays in the page cache; leave out --uncached")
     executor, degraded = choose_executor(options)
     group = group or Solo()
     with _tape(plan, options, group) as tape:
@@ -200,6 +202,8 @@ class _Session:
             check_reads=check_reads,
             registered_buffers=self.options.registered_buffers,
             registered_files=self.options.registered_files,
+            submission_thread=self.options.submission_thread,
+            uncached=self.options.uncached,
             stop_on_error=self.options.stop_on_error,
             round_trip_ns=round(self.options.round_trip_seconds * 1e9),
         )
@@ -244,6 +248,9 @@ def _replay(
         once(group, partial(place.check_space, plan))
     target = once(group, lambda: probe_target(workspace.path))
     plan, refused = fit_to_target(plan, target)
+    if options.uncached and target.uncached_refusal:
+        options = replace(options, uncached=False)
+        refused += (f"kept in the page cache: {target.uncached_refusal}",)
     modes = modes_of(plan)
     missing = once(group, lambda: refused_modes(workspace.path, modes))
     plan, replaced = fit_modes(plan, missing, target.file_system)

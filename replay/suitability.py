@@ -97,6 +97,8 @@ def surprises(one: Repetition) -> tuple[str, ...]:
             f"queue depth not reached: at most {report.in_flight_limit} of "
             f"{report.in_flight_wanted} requests were in flight"
         )
+    if "submission thread" in report.refused:
+        found.append("submitted by system calls: the kernel refuses a submission thread")
     if report.cut_reads:
         found.append(
             f"{plural(report.cut_reads, 'read')} cut: the memory for what is in flight holds no "

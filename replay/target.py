@@ -16,6 +16,7 @@ _PROBE_BYTES = 1 << 20
 _AT_EMPTY_PATH = 0x1000
 _STATX_DIOALIGN = 0x2000
 _STATX_BYTES = 256
+_RWF_DONTCACHE = 0x80  # linux/fs.h, since 6.14
 # Byte offsets in struct statx (linux/stat.h): what it filled in, and the alignment of offsets.
 _MASK_AT, _OFFSET_AT = 0, 156
 _FIEMAP = 0xC020660B  # FS_IOC_FIEMAP (linux/fs.h)
@@ -30,6 +31,7 @@ class Target:
         offset_alignment_bytes: what O_DIRECT asks of offsets and lengths; None: not told.
         direct_refusal: why O_DIRECT cannot be used; None: it can.
         direct_is_effective: whether an O_DIRECT write stays out of the page cache.
+        uncached_refusal: why RWF_DONTCACHE cannot be used; None: it can.
         evicts: whether the page cache lets go of a file's clean pages when asked.
     """
 
@@ -37,6 +39,7 @@ class Target:
     offset_alignment_bytes: int | None
     direct_refusal: str | None
     direct_is_effective: bool
+    uncached_refusal: str | None
     evicts: bool
 
 
@@ -52,6 +55,7 @@ def probe_target(directory: Path) -> Target:
         refusal, effective = _try_direct(probe.name, payload)
         if os.pwrite(probe.fileno(), payload, 0) < _PROBE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        uncached = _try_uncached(probe.fileno(), payload)
         os.fsync(probe.fileno())
         os.posix_fadvise(probe.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         evicts = resident_bytes(probe.fileno()) < _PROBE_BYTES // 2
@@ -60,6 +64,7 @@ def probe_target(directory: Path) -> Target:
         offset_alignment_bytes=offset_alignment,
         direct_refusal=refusal,
         direct_is_effective=effective,
+        uncached_refusal=uncached,
         evicts=evicts,
     )
 
@@ -108,6 +113,15 @@ def _first_place(fd: int) -> int | None:
         return None
     mapped, place = struct.unpack_from("=I", request, 20)[0], struct.unpack_from("=Q", request, 40)
     return int(place[0]) if mapped else None
+
+
+def _try_uncached(fd: int, payload: mmap.mmap) -> str | None:
+    """Return why a write that the page cache is not to keep fails."""
+    try:
+        os.pwritev(fd, [payload], 0, _RWF_DONTCACHE)
+    except OSError as error:
+        return f"a write with RWF_DONTCACHE fails: {error.strerror}"
+    return None
 
 
 def _direct_alignment(fd: int) -> int | None:

@@ -120,10 +120,12 @@ static void queue(struct uring_run *run, struct slot *slot)
 	if (is_data(slot->request))
 		transfer_prepare(&run->loop, slot);
 	sqe = ring_entry(&run->ring);
-	if (is_data(slot->request))
+	if (is_data(slot->request)) {
 		prepare_data(run, sqe, slot, fd);
-	else
+		sqe->rw_flags = transfer_flags(&run->loop, slot);
+	} else {
 		prepare_other(sqe, slot, fd);
+	}
 	if (place >= 0)
 		sqe->flags |= IOSQE_FIXED_FILE;
 	sqe->user_data = (uintptr_t)slot;
@@ -258,7 +260,8 @@ int loop_run_uring(const struct loop_job *job, const struct loop_options *option
 	int error = loop_setup(&run.loop, job, options, tape, timings, report, SLOTS_MAX);
 
 	if (!error)
-		error = ring_open(&run.ring, run.loop.slot_count ? run.loop.slot_count : 1);
+		error = ring_open(&run.ring, run.loop.slot_count ? run.loop.slot_count : 1,
+				  options->submission_thread);
 	if (error) {
 		loop_teardown(&run.loop);
 		return error;

@@ -187,6 +187,8 @@ bool transfer_is_staged(const struct loop *loop, const struct loop_request *requ
 
 /* transfer.c: the bytes of one data request */
 void transfer_begin(struct slot *slot);
+/* RWF_* of its reads and writes. */
+int transfer_flags(const struct loop *loop, const struct slot *slot);
 /* Memory that the first transfer of a request lands in, so as not to be cut; 0: none. */
 int64_t transfer_landing(const struct loop *loop, const struct loop_request *request);
 /* Set up buffer or iov for the next transfer. */

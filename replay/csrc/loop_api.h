@@ -131,6 +131,8 @@ struct loop_options {
 	uint8_t check_reads;        /* compare what was read with the tape */
 	uint8_t registered_buffers; /* try to; said in loop_report */
 	uint8_t registered_files;
+	uint8_t submission_thread;  /* the kernel's own takes entries off the ring; said likewise */
+	uint8_t uncached;           /* RWF_DONTCACHE on what is not direct */
 	uint8_t stop_on_error;
 	const volatile uint8_t *stop; /* set to 1 from outside: start nothing more; or NULL */
 	struct loop_progress *progress; /* shared with other workers; NULL: there are none */
@@ -161,6 +163,7 @@ struct loop_report {
 #define LOOP_FEATURE_REGISTERED_FILES 32
 #define LOOP_FEATURE_REGISTERED_RING 64
 #define LOOP_FEATURE_HUGE_PAGES 128 /* of the payload */
+#define LOOP_FEATURE_SUBMISSION_THREAD 256
 
 struct loop_job {
 	const struct loop_request *requests;

@@ -13,13 +13,27 @@ static int64_t result_of(int64_t returned)
 	return returned < 0 ? -errno : returned;
 }
 
+static int64_t move_flagged(const struct slot *slot, off_t offset, int flags)
+{
+	struct iovec whole = { slot->buffer, slot->transfer_bytes };
+	const struct iovec *iov = slot->vectored ? slot->iov : &whole;
+	int count = slot->vectored ? slot->iov_count : 1;
+
+	return result_of(slot->request->op == LOOP_READ
+				 ? preadv2(slot->fd, iov, count, offset, flags)
+				 : pwritev2(slot->fd, iov, count, offset, flags));
+}
+
 static int64_t move_bytes(struct loop *loop, const struct slot *slot)
 {
 	off_t offset = slot->request->offset + slot->done;
 	bool read = slot->request->op == LOOP_READ;
+	int flags = transfer_flags(loop, slot);
 
 	if (read && slot->request->mapping)
 		return mapping_read(loop, slot);
+	if (flags)
+		return move_flagged(slot, offset, flags);
 	if (slot->vectored)
 		return result_of(read ? preadv(slot->fd, slot->iov, slot->iov_count, offset)
 				      : pwritev(slot->fd, slot->iov, slot->iov_count, offset));

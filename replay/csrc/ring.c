@@ -39,6 +39,7 @@
 #define UNLOCK_TRIES_MAX 1000
 #define BUFFER_BYTES_MAX (INT64_C(1) << 30) /* the kernel's limit on one */
 #define REGISTERED_FILES_MAX 1024
+#define THREAD_IDLE_MS 10 /* then it sleeps, and the next submission wakes it by a system call */
 
 /* Dropped in this order, newest first, until the kernel takes the rest. */
 static const struct {
@@ -50,6 +51,7 @@ static const struct {
 	{ IORING_SETUP_SINGLE_ISSUER, LOOP_FEATURE_SINGLE_ISSUER }, /* 6.0 */
 	{ IORING_SETUP_COOP_TASKRUN, LOOP_FEATURE_COOP_TASKRUN },   /* 5.19 */
 };
+#define TASK_WORK_FLAGS (IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN)
 #define SETUP_FLAG_COUNT (int)(sizeof(SETUP_FLAGS) / sizeof(SETUP_FLAGS[0]))
 
 /* Whether to try once more what failed for want of lockable memory; pauses before. */
@@ -61,12 +63,17 @@ static bool unlock_awaited(int error, int *tries)
 	return true;
 }
 
-static int setup(struct ring *ring, uint32_t entries, struct io_uring_params *params)
+static int setup(struct ring *ring, uint32_t entries, bool thread, struct io_uring_params *params)
 {
 	int tries = 0;
 	unsigned flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP;
 
+	if (thread)
+		flags |= IORING_SETUP_SQPOLL;
 	for (int i = 0; i < SETUP_FLAG_COUNT; i++) {
+		/* Task work is the issuer's, and with a thread it is the one that issues. */
+		if (thread && SETUP_FLAGS[i].flag & TASK_WORK_FLAGS)
+			continue;
 		flags |= SETUP_FLAGS[i].flag;
 		ring->features |= SETUP_FLAGS[i].feature;
 	}
@@ -74,17 +81,39 @@ static int setup(struct ring *ring, uint32_t entries, struct io_uring_params *pa
 		int fd;
 
 		do {
-			*params = (struct io_uring_params){ .flags = flags, .cq_entries = entries };
+			*params = (struct io_uring_params){ .flags = flags,
+							    .cq_entries = entries,
+							    .sq_thread_idle = THREAD_IDLE_MS };
 			fd = syscall(SYS_io_uring_setup, entries, params);
 		} while (fd < 0 && unlock_awaited(errno, &tries));
 		if (fd >= 0)
 			return fd;
 		if (errno != EINVAL || i == SETUP_FLAG_COUNT)
 			return -errno;
+		if (!(flags & SETUP_FLAGS[i].flag))
+			continue;
 		flags &= ~SETUP_FLAGS[i].flag;
 		ring->features &= ~SETUP_FLAGS[i].feature;
 		ring->refused |= SETUP_FLAGS[i].feature;
 	}
+}
+
+/* A ring with or without a submission thread: with, if asked for and allowed. */
+static int setup_either(struct ring *ring, uint32_t entries, bool thread,
+			struct io_uring_params *params)
+{
+	int fd;
+
+	*ring = (struct ring){ 0 };
+	if (thread) {
+		fd = setup(ring, entries, true, params);
+		if (fd >= 0) {
+			ring->features |= LOOP_FEATURE_SUBMISSION_THREAD;
+			return fd;
+		}
+		*ring = (struct ring){ .refused = LOOP_FEATURE_SUBMISSION_THREAD };
+	}
+	return setup(ring, entries, false, params);
 }
 
 /* The ring's descriptor, looked up once for the thread instead of at each call. Since 5.18. */
@@ -110,13 +139,12 @@ static void unregister_ring(struct ring *ring)
 			&update, 1);
 }
 
-int ring_open(struct ring *ring, uint32_t entries)
+int ring_open(struct ring *ring, uint32_t entries, bool thread)
 {
 	struct io_uring_params params;
 	int fd, error;
 
-	*ring = (struct ring){ 0 };
-	fd = setup(ring, entries, &params);
+	fd = setup_either(ring, entries, thread, &params);
 	if (fd < 0)
 		return fd;
 	error = (params.features & NEEDED_FEATURES) == NEEDED_FEATURES ? 0 : -ENOSYS;
@@ -228,6 +256,24 @@ struct io_uring_sqe *ring_entry(struct ring *ring)
 	return &sq->sqes[sq->sqe_tail++ & (*sq->kring_entries - 1)];
 }
 
+/*
+ * The kernel's thread sees the new tail by itself, unless it sleeps. Entries
+ * count as taken at once: their places are used again only after they are
+ * complete. Returns whether the thread is to be woken.
+ */
+static bool hand_over(struct ring *ring)
+{
+	struct io_uring_sq *sq = &ring->uring.sq;
+
+	if (!ring->queued)
+		return false;
+	ring->in_kernel += ring->queued;
+	ring->queued = 0;
+	/* In one order: the thread sees the new tail, or we see that it went to sleep. */
+	__atomic_store_n(sq->ktail, sq->sqe_tail, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(sq->kflags, __ATOMIC_SEQ_CST) & IORING_SQ_NEED_WAKEUP;
+}
+
 /* One system call. What the kernel took is read off its head, whatever the call says. */
 static int enter(struct ring *ring, uint32_t submit, bool wait, int64_t wake_ns)
 {
@@ -241,6 +287,13 @@ static int enter(struct ring *ring, uint32_t submit, bool wait, int64_t wake_ns)
 	if (ring->features & LOOP_FEATURE_REGISTERED_RING) {
 		flags |= IORING_ENTER_REGISTERED_RING;
 		fd = ring->registered_fd;
+	}
+	if (ring->features & LOOP_FEATURE_SUBMISSION_THREAD) {
+		if (hand_over(ring))
+			flags |= IORING_ENTER_SQ_WAKEUP;
+		else if (!wait)
+			return 0;
+		submit = 0;
 	}
 	if (wait)
 		flags |= IORING_ENTER_GETEVENTS;
@@ -257,6 +310,10 @@ static int enter(struct ring *ring, uint32_t submit, bool wait, int64_t wake_ns)
 	returned = syscall(SYS_io_uring_enter, fd, submit, wait ? 1 : 0, flags, &argument,
 			   sizeof(argument));
 	error = returned < 0 ? -errno : 0;
+	if (ring->features & LOOP_FEATURE_SUBMISSION_THREAD) {
+		ring->submissions += !!(flags & IORING_ENTER_SQ_WAKEUP);
+		return error;
+	}
 	left = uring->sq.sqe_tail - __atomic_load_n(uring->sq.khead, __ATOMIC_ACQUIRE);
 	ring->submissions += left < ring->queued;
 	ring->in_kernel += ring->queued - left;
@@ -319,7 +376,7 @@ bool ring_reap(struct ring *ring, uint64_t *user_data, int32_t *result)
 int loop_probe_uring(void)
 {
 	struct ring ring;
-	int error = ring_open(&ring, 1);
+	int error = ring_open(&ring, 1, false);
 
 	if (!error)
 		ring_close(&ring);

@@ -26,7 +26,8 @@ struct ring {
 	int registered_fd;
 };
 
-int ring_open(struct ring *ring, uint32_t entries);
+/* With `thread`, entries are submitted by a thread of the kernel, unless it refuses. */
+int ring_open(struct ring *ring, uint32_t entries, bool thread);
 void ring_close(struct ring *ring);
 /* May be refused, which ring->refused then says. */
 void ring_register_buffers(struct ring *ring, const struct iovec *buffers, int count);

@@ -11,6 +11,10 @@
 #include "loop.h"
 #include "pieces.h"
 
+#ifndef RWF_DONTCACHE
+#define RWF_DONTCACHE 0x80 /* Linux 6.14, glibc 2.41 */
+#endif
+
 /* Of a run at most: up to its place in a page, and a page between it and the one before. */
 #define LANDING_SPARE_BYTES (2 * DIRECT_BLOCK_BYTES)
 
@@ -231,6 +235,13 @@ static void move_on(struct loop *loop, struct slot *slot, int64_t moved)
 	while (slot->done < slot->request->length &&
 	       slot->piece_done >= pieces[slot->piece].length)
 		slot->piece_done -= pieces[slot->piece++].length;
+}
+
+int transfer_flags(const struct loop *loop, const struct slot *slot)
+{
+	bool direct = loop->handles[slot->request->handle].direct;
+
+	return loop->options->uncached && !direct ? RWF_DONTCACHE : 0;
 }
 
 /* Give the kernel a moment: 1 us, doubled at each try, at most 1 ms. */

@@ -32,6 +32,8 @@ class LoopOptions:
         check_reads: compare what was read with the tape, outside the timed part.
         registered_buffers: register tape, landing and staging memory with io_uring where allowed.
         registered_files: register files with io_uring where it pays.
+        submission_thread: let a thread of the kernel take what is submitted to io_uring.
+        uncached: let the page cache drop at once what is not direct (RWF_DONTCACHE).
         stop_on_error: start nothing more after the first failed request; the requests left
             out get the result -ECANCELED.
         round_trip_ns: how much longer each request takes, as if its answer came from far away.
@@ -46,6 +48,8 @@ class LoopOptions:
     check_reads: bool = False
     registered_buffers: bool = True
     registered_files: bool = True
+    submission_thread: bool = False
+    uncached: bool = False
     stop_on_error: bool = False
     round_trip_ns: int = 0
     shared: SharedRun | None = None

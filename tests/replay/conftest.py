@@ -11,7 +11,7 @@ import pytest
 from iotrace.replay.executors.executor import Executor
 from iotrace.replay.loop import Tape
 
-from .job_builder import EXECUTORS
+from .job_builder import EXECUTORS, SubmittedByThread
 
 IMAGE_BYTES = 400 << 20  # the least that XFS is made of, and some
 
@@ -23,7 +23,7 @@ def tape() -> Iterator[Tape]:
         yield tape
 
 
-@pytest.fixture(params=EXECUTORS, ids=lambda executor: executor.name)
+@pytest.fixture(params=(*EXECUTORS, SubmittedByThread()), ids=lambda executor: executor.name)
 def executor(request: pytest.FixtureRequest) -> Executor:
     """Return each executor that moves bytes."""
     return request.param

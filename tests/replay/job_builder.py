@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,18 @@ from iotrace.replay.executors.posix import PosixExecutor
 from iotrace.replay.executors.uring import UringExecutor
 from iotrace.replay.job import PIECE, REQUEST, Fence, Job, Op, SyncKind, fence_counts
 from iotrace.replay.loop import Tape
+
+
+@dataclass(frozen=True)
+class SubmittedByThread(UringExecutor):
+    """io_uring with the kernel's submission thread, as any executor."""
+
+    name: str = "sqpoll"
+
+    def run(self, job: Job, tape: Tape, root_fd: int, options: LoopOptions) -> Run:
+        """Run `job`; see Executor.run."""
+        return super().run(job, tape, root_fd, replace(options, submission_thread=True))
+
 
 EXECUTORS = (UringExecutor(), PosixExecutor())
 CREATE = os.O_RDWR | os.O_CREAT | os.O_TRUNC

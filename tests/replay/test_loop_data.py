@@ -9,7 +9,7 @@ import pytest
 from iotrace.replay.executors.executor import Executor, LoopOptions
 from iotrace.replay.loop import Tape
 
-from .job_builder import CREATE, JobBuilder, Piece, run
+from .job_builder import CREATE, EXECUTORS, JobBuilder, Piece, run
 
 MIB = 1 << 20
 READ_DIRECT = os.O_RDONLY | os.O_DIRECT
@@ -260,6 +260,7 @@ def test_three_gibibytes_in_one_request_are_moved_whole(
 
 
 @pytest.mark.parametrize("root", ["memory"], indirect=True)
+@pytest.mark.parametrize("executor", EXECUTORS, ids=lambda executor: executor.name)
 def test_a_hundred_thousand_small_requests_cost_little(
     executor: Executor, tape: Tape, root: Path
 ) -> None:

@@ -112,7 +112,7 @@ def test_direct_io_counts_only_if_it_stays_out_of_the_cache(
     refusal: str | None, effective: bool, status: Status
 ) -> None:
     """Some file systems accept O_DIRECT and buffer all the same."""
-    assert check_direct(Target("ext4", 512, refusal, effective, True)).status is status
+    assert check_direct(Target("ext4", 512, refusal, effective, None, True)).status is status
 
 
 def test_the_self_test_leaves_nothing_behind(

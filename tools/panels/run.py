@@ -56,6 +56,17 @@ class RunPanel:
     queue_depth: Annotated[
         int, Option(metavar="N", min=1, max=MAX_QUEUE_DEPTH, help="Requests in flight per stream.")
     ] = 1
+    sqpoll: Annotated[
+        bool,
+        Option("--sqpoll", help="Let a kernel thread submit, on a core of its own (io_uring)."),
+    ] = False
+    uncached: Annotated[
+        bool,
+        Option(
+            "--uncached",
+            help="Through the page cache, but not kept there (RWF_DONTCACHE, Linux 6.14).",
+        ),
+    ] = False
     workers: Annotated[
         int | None,
         Option(
@@ -166,6 +177,8 @@ def replay_options(run: RunPanel, place: PlacePanel, needed: str | None = None) 
     return ReplayOptions(
         executor=ExecutorName.NULL.value if dry else executor,
         queue_depth=run.queue_depth,
+        submission_thread=run.sqpoll,
+        uncached=run.uncached,
         workers=run.workers,
         timeout_seconds=run.timeout or ReplayOptions.timeout_seconds,
         allocate=run.allocate.value,
