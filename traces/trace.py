@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from iotrace.traces.columns import (
     CodeArray,
@@ -24,6 +25,7 @@ from iotrace.traces.text import decode_path
 
 __all__ = ["Column", "Ints", "Shapes", "Strings", "Trace"]
 
+_MOST_ELEMENTS = 1 << 58
 _DEFAULTS: Mapping[str, int] = {"rank": -1, "process": 0, "thread": 0}
 
 
@@ -113,6 +115,11 @@ class Trace:
         """Return one of the texts of column `name`."""
         return decode_path(_dictionary(self._column(name)).dictionary[code].as_py())
 
+    def text_at(self, name: str, row: int) -> str | None:
+        """Return text column `name` of one row."""
+        value = self._column(name)[row].as_py()
+        return None if value is None else decode_path(value)
+
     def has_distinct_texts(self, name: str) -> bool:
         """Return whether no two codes of text column `name` stand for one text."""
         words = _dictionary(self._column(name)).dictionary
@@ -127,6 +134,20 @@ class Trace:
     def shapes(self) -> list[tuple[int, ...] | None]:
         """Return the column `shape`, one object per row."""
         return [None if row is None else tuple(row) for row in self._column("shape").to_pylist()]
+
+    def element_counts(self) -> IntArray:
+        """Return how many elements each row's `shape` has, at most 2^58; -1 where it is null."""
+        column = self._column("shape")
+        sizes = pc.list_value_length(column).fill_null(0).to_numpy()
+        begins = (np.cumsum(sizes) - sizes)[sizes > 0]
+        counts = np.where(self.valid("shape"), 1, -1)
+        if len(begins):
+            extents = pc.list_flatten(column).to_numpy()
+            # A stranger's shapes may be of any product.
+            large = np.multiply.reduceat(extents.astype(np.float64), begins)
+            exact = np.multiply.reduceat(extents, begins)
+            counts[sizes > 0] = np.where(np.abs(large) < _MOST_ELEMENTS, exact, _MOST_ELEMENTS)
+        return counts
 
     def where(self, mask: Mask) -> "Trace":
         """Return the rows where `mask` is true, with the same metadata."""

@@ -128,3 +128,12 @@ def test_numbers_for_text_and_text_for_numbers_are_refused() -> None:
         small_trace(1, path=np.array([1]))
     with pytest.raises((TypeError, ValueError)):
         small_trace(1, offset=Strings.of(["a"]))
+
+
+def test_elements_of_shapes_are_counted_without_an_object_per_row() -> None:
+    """A scalar has one; what no memory holds is cut; the rows of a part are its own."""
+    shapes = [(2, 3), None, (), (0, 5), (1 << 40, 1 << 40), (7,)]
+    trace = small_trace(len(shapes), shape=Shapes.of(shapes))
+    assert trace.element_counts().tolist() == [6, -1, 1, 0, 1 << 58, 7]
+    kept = trace.where(np.array([False, True, True, False, False, True]))
+    assert kept.element_counts().tolist() == [-1, 1, 7]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,22 +130,18 @@ def _spare(tensors: Trace) -> tuple[int, str | None]:
 
     Several tensors may lie in one extent (one storage): their needs add up.
     """
-    sizes = tensors.ints("length", null=0).tolist()
-    places = zip(tensors.codes("path")[0].tolist(), tensors.ints("offset").tolist(), strict=True)
-    columns = (places, sizes, tensors.strings("dtype"), tensors.shapes(), tensors.strings("name"))
-    left: dict[tuple[int, int], int] = {}
-    names: dict[tuple[int, int], str | None] = {}
-    for place, size, dtype, shape, name in zip(*columns, strict=True):
-        item_bytes = _ITEM_BYTES.get(dtype or "")
-        if item_bytes is None or shape is None:
-            left[place] = 0
-            continue
-        left[place] = left.get(place, size) - item_bytes * math.prod(shape)
-        names[place] = name
-    spare = {place: count for place, count in left.items() if count > 0}
-    if not spare:
+    codes, dtypes = tensors.codes("dtype")
+    item_bytes = np.array([*(_ITEM_BYTES.get(dtype, -1) for dtype in dtypes), -1])[codes]
+    elements = tensors.element_counts()
+    known = (item_bytes >= 0) & (elements >= 0)
+    place = number_groups(tensors.text_codes("path"), tensors.ints("offset"))
+    needed = np.bincount(place, weights=item_bytes * elements.astype(np.float64))
+    spare = tensors.ints("length", null=0)[first_rows(place)] - needed
+    spare[place[~known]] = 0
+    if not spare.max(initial=0) > 0:
         return 0, None
-    return sum(spare.values()), names[max(spare, key=lambda place: spare[place])]
+    row = int(np.flatnonzero(place == spare.argmax())[-1])
+    return int(spare.clip(min=0).sum()), tensors.text_at("name", row)
 
 
 def _repeated(tensors: Trace) -> tuple[RepeatedTensor, ...]:
@@ -154,7 +149,7 @@ def _repeated(tensors: Trace) -> tuple[RepeatedTensor, ...]:
     length, offset = tensors.ints("length", null=0), tensors.ints("offset")
     known = (length > 0) & (offset >= 0) & (tensors.codes("path")[0] >= 0)
     rows = tensors.where(known)
-    codes, names = rows.codes("name")
+    codes = rows.text_codes("name")
     size = rows.ints("length")
     part = number_groups(codes, rows.ints("tensor_offset", null=0), size)
     place = number_groups(part, rows.codes("path")[0], rows.ints("offset"))
@@ -162,7 +157,7 @@ def _repeated(tensors: Trace) -> tuple[RepeatedTensor, ...]:
     times = np.bincount(part[once], minlength=1)
     several = first_rows(part)[times[: int(part.max(initial=-1)) + 1] > 1]
     found = [
-        RepeatedTensor(names[codes[row]], int(times[part[row]]), int(size[row]))
+        RepeatedTensor(rows.text("name", codes[row]), int(times[part[row]]), int(size[row]))
         for row in several.tolist()
         if codes[row] >= 0
     ]

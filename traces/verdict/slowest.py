@@ -121,9 +121,10 @@ def _tensors(episode: Episode, trace: Trace, count: int) -> tuple[SlowTensor, ..
     number = np.bincount(owner, minlength=len(tensors))
     held = np.bincount(owner, weights=moved, minlength=len(tensors))
     chosen = np.argsort(-total, kind="stable")[:count].tolist()
-    names = tensors.strings("name")
     return tuple(
-        SlowTensor(names[i] or "", float(total[i]) / 1e9, int(number[i]), int(held[i]))
+        SlowTensor(
+            tensors.text_at("name", i) or "", float(total[i]) / 1e9, int(number[i]), int(held[i])
+        )
         for i in chosen
         if number[i]
     )

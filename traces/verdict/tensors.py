@@ -12,7 +12,9 @@ def tensor_at(trace: Trace, path: str, offset: int) -> str | None:
     """Return the name of the first tensor of `path` that holds byte `offset`, or follows it."""
     tensors, begin, end = _in_file(trace, path)
     reaching = np.flatnonzero((begin >= 0) & (end > offset))
-    return _name(tensors, int(reaching[begin[reaching].argmin()])) if len(reaching) else None
+    return (
+        tensors.text_at("name", int(reaching[begin[reaching].argmin()])) if len(reaching) else None
+    )
 
 
 def tensors_within(trace: Trace, path: str, offset: int, length: int) -> tuple[str | None, int]:
@@ -23,18 +25,18 @@ def tensors_within(trace: Trace, path: str, offset: int, length: int) -> tuple[s
     stop = min(offset + length, np.iinfo(np.int64).max)
     within = np.minimum(end, stop) - np.maximum(begin, offset)
     rows = np.flatnonzero((begin >= 0) & (within > 0))
-    codes, names = tensors.codes("name")
-    held = np.bincount(codes[rows] + 1, weights=within[rows], minlength=len(names) + 1)[1:]
+    codes = tensors.text_codes("name")
+    held = np.bincount(codes[rows] + 1, weights=within[rows])[1:]
     if not held.any():
         return None, 0
-    return names[int(held.argmax())], int(np.count_nonzero(held)) - 1
+    return tensors.text("name", int(held.argmax())), int(np.count_nonzero(held)) - 1
 
 
 def last_tensor_before(trace: Trace, path: str, offset: int) -> str | None:
     """Return the name of the last tensor of `path` that ends at byte `offset` or before."""
     tensors, begin, end = _in_file(trace, path)
     before = np.flatnonzero((begin >= 0) & (end <= offset))
-    return _name(tensors, int(before[end[before].argmax()])) if len(before) else None
+    return tensors.text_at("name", int(before[end[before].argmax()])) if len(before) else None
 
 
 def _in_file(trace: Trace, path: str) -> tuple[Trace, IntArray, IntArray]:
@@ -45,8 +47,3 @@ def _in_file(trace: Trace, path: str) -> tuple[Trace, IntArray, IntArray]:
     tensors = tensors.where(codes == wanted)
     begin = tensors.ints("offset")
     return tensors, begin, ends_of(begin, tensors.ints("length", null=0))
-
-
-def _name(tensors: Trace, row: int) -> str | None:
-    codes, names = tensors.codes("name")
-    return names[codes[row]] if codes[row] >= 0 else None
