@@ -27,10 +27,14 @@ def loaded_bytes(requests: Rows, streams: Sequence[Stream]) -> Ints:
     return totals.astype(np.int64)
 
 
-def allocate(size_bytes: int) -> float:
+def allocate(size_bytes: int, huge: bool = False) -> float:
     """Take memory from the kernel, touch every page of it, give it back; return the seconds.
 
     Giving back is not counted. No more than 256 MiB are held at a time.
+
+    Args:
+        size_bytes: how much.
+        huge: ask for huge pages (madvise), of which the kernel gives what it has.
     """
     spent_ns = 0
     left = size_bytes
@@ -38,6 +42,8 @@ def allocate(size_bytes: int) -> float:
         piece = min(left, _PIECE_BYTES)
         begin_ns = time.monotonic_ns()
         memory = mmap.mmap(-1, piece, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if huge:
+            memory.madvise(mmap.MADV_HUGEPAGE)
         pages = np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE]
         pages[:] = 1
         spent_ns += time.monotonic_ns() - begin_ns

@@ -37,20 +37,23 @@ class MemoryPhases:
 
     Attributes:
         fresh_bytes: per stream, memory to take from the kernel.
+        huge: take it in huge pages.
         saved_bytes: per stream, what is copied from the source.
         source: of SOURCES; None: nothing is copied.
     """
 
     fresh_bytes: Ints
+    huge: bool
     saved_bytes: Ints
     source: str | None = None
 
     @classmethod
-    def of(cls, plan: Plan, fresh: bool, source: str | None) -> "MemoryPhases":
-        """Return what a plan's loads and saves ask for."""
+    def of(cls, plan: Plan, allocate: str, source: str | None) -> "MemoryPhases":
+        """Return what a plan's loads and saves ask for; as `ReplayOptions` has it."""
         nothing = np.zeros(len(plan.streams), np.int64)
         return cls(
-            loaded_bytes(plan.requests, plan.streams) if fresh else nothing,
+            nothing if allocate == "pooled" else loaded_bytes(plan.requests, plan.streams),
+            allocate == "huge",
             nothing if source is None else _saved_bytes(plan),
             source,
         )
@@ -68,7 +71,7 @@ class MemoryPhases:
         copied = 0.0
         if self.source is not None:
             copied = copy_from(self.source, int(self.saved_bytes[own].sum()), number)
-        return MemorySeconds(allocate(int(self.fresh_bytes[own].sum())), copied)
+        return MemorySeconds(allocate(int(self.fresh_bytes[own].sum()), self.huge), copied)
 
 
 def _saved_bytes(plan: Plan) -> Ints:

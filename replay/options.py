@@ -14,7 +14,7 @@ from iotrace.traces.errors import PlanError, ReplayError
 
 MAX_ROUND_TRIP_SECONDS = 1.0
 MAX_QUEUE_DEPTH = 1 << 16  # more than io_uring takes at a time
-ALLOCATIONS = ("pooled", "fresh")
+ALLOCATIONS = ("pooled", "fresh", "huge")
 EXECUTORS = ("io_uring", "posix", "null")
 
 
@@ -36,7 +36,7 @@ class ReplayOptions:
         timeout_seconds: most time without any request completed, recorded pauses beside, before
             workers are given up on.
         allocate: `fresh`: time apart how long the kernel takes to give the memory that loads read
-            into; `pooled`: it is there.
+            into; `huge`: the same in huge pages; `pooled`: it is there.
         source: of SOURCES: time apart how long what is saved takes from there to pinned memory;
             None: it is there.
         round_trip_seconds: how much longer each request takes, to see what a network file system
@@ -96,7 +96,7 @@ class ReplayOptions:
                 f"--queue-depth must lie between 1 and {MAX_QUEUE_DEPTH}",
             ),
             (self.workers is None or self.workers >= 1, "--workers must be at least 1"),
-            (self.allocate in ALLOCATIONS, f"--allocate must be {' or '.join(ALLOCATIONS)}"),
+            (self.allocate in ALLOCATIONS, f"--allocate must be one of {', '.join(ALLOCATIONS)}"),
             (self.source in (None, *SOURCES), f"--source must be {' or '.join(SOURCES)}"),
             (self.timeout_seconds > 0, "--timeout must be more than 0"),
             (

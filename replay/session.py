@@ -207,8 +207,7 @@ class _Session:
             stop_on_error=self.options.stop_on_error,
             round_trip_ns=round(self.options.round_trip_seconds * 1e9),
         )
-        fresh = self.options.allocate == "fresh"
-        memory = MemoryPhases.of(self.plan, fresh, self.options.source)
+        memory = MemoryPhases.of(self.plan, self.options.allocate, self.options.source)
         if self.group.size > 1:
             seconds = memory.spend(folded.worker == self.group.rank, self.group.rank)
             run = run_across(

@@ -202,7 +202,7 @@ def _times(outcome: Outcome) -> Iterator[Cells]:
         seconds = [one.read_seconds for one in runs]
         allocate = [one.allocate_seconds for one in runs]
         if any(allocate):
-            yield _time("allocate, fresh", None, allocate)
+            yield _time("allocate", None, allocate)
         yield _time("read", recorded.read_seconds, seconds)
         yield _rate("", read, recorded.read_seconds, seconds)
     yield from _over_ranks(outcome)

@@ -17,7 +17,7 @@ TIMES = {
     "write_seconds": "write, completed",
     "drain_seconds": "drain",
     "durable_seconds": "write, durable",
-    "allocate_seconds": "allocate, fresh",
+    "allocate_seconds": "allocate",
     "read_seconds": "read",
 }
 

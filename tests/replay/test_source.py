@@ -53,8 +53,9 @@ def test_each_worker_copies_what_its_saves_write() -> None:
         "process 1\nopen b w+create\nwrite b 0 300\nclose b"
     )
     for one in (plan, Align(4096)(plan)):
-        assert MemoryPhases.of(one, fresh=False, source="host").saved_bytes.tolist() == [5100, 300]
-    phases = MemoryPhases.of(plan, fresh=True, source=None)
+        assert MemoryPhases.of(one, "pooled", "host").saved_bytes.tolist() == [5100, 300]
+    assert not MemoryPhases.of(plan, "pooled", None).fresh_bytes.any()
+    phases = MemoryPhases.of(plan, "fresh", None)
     assert phases.saved_bytes.tolist() == [0, 0]
     assert phases.fresh_bytes.tolist() == [5000, 0]
     assert phases.spend(np.array([True, False]), 0).source == 0

@@ -27,6 +27,7 @@ class AllocateName(StrEnum):
 
     POOLED = "pooled"
     FRESH = "fresh"
+    HUGE = "huge"
 
 
 class SourceName(StrEnum):
@@ -102,8 +103,8 @@ class RunPanel:
     allocate: Annotated[
         AllocateName,
         Option(
-            help="Memory that loads read into: there before, or taken fresh from the kernel, "
-            "which is timed apart."
+            help="Memory that loads read into: there before, or taken fresh from the kernel in "
+            "pages of the usual size or huge ones, which is timed apart."
         ),
     ] = AllocateName.POOLED
     source: Annotated[
