@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from iotrace.replay.job import Op
-from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Stream
+from iotrace.replay.requests import Requests
 from iotrace.traces.phases import Phase
 
 # A replay may run on a machine with less memory than the job had: pieces are given back.
 _PIECE_BYTES = 1 << 28
 
 
-def loaded_bytes(requests: Rows, streams: Sequence[Stream]) -> Ints:
+def loaded_bytes(requests: Requests, streams: Sequence[Stream]) -> Ints:
     """Return the bytes that each stream's loads read, which an engine allocates first.
 
     What is read ahead of another stream is dropped: it needs no memory of its own.

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.pieces import Ints
 from iotrace.replay.recorded import Recorded
+from iotrace.replay.requests import Requests
 from iotrace.traces.phases import ends_ns
 from iotrace.traces.trace import Trace
 
@@ -48,12 +49,12 @@ def find_barriers(trace: Trace, recorded: Recorded) -> tuple[Ints, int]:
     return passed[begun <= ended], int((begun > ended).sum())
 
 
-def places_of(barriers_ns: Ints, requests: Rows) -> Ints:
+def places_of(barriers_ns: Ints, requests: Requests) -> Ints:
     """Return the first request after each barrier, ascending; a barrier behind all has none.
 
     Args:
         barriers_ns: times of barriers, as the `due_ns` of requests count.
-        requests: ROW rows in order of issue.
+        requests: in order of issue.
     """
     if not len(barriers_ns):
         return np.zeros(0, np.int64)

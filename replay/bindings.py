@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.replay.job import Op
-from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.pieces import Ints
+from iotrace.replay.requests import Requests
 
 _RELEASED = -1
 
@@ -32,7 +33,7 @@ class Bindings:
     count: int
 
     @classmethod
-    def of(cls, requests: Rows, paths: Sequence[str]) -> "Bindings":
+    def of(cls, requests: Requests, paths: Sequence[str]) -> "Bindings":
         """Return what the names of `paths` mean as `requests` are issued in order."""
         op, count = requests["op"], len(requests)
         named = (requests["path"] >= 0) & ((requests["file"] >= 0) | (op == Op.RENAME))

@@ -21,7 +21,7 @@ from iotrace.replay.recorded import (
     recorded_requests,
 )
 from iotrace.replay.relocation import Relocation
-from iotrace.replay.rows import ROW, require_countable
+from iotrace.replay.requests import Requests
 from iotrace.replay.tensors import hosts_of, plan_from_tensors
 from iotrace.traces.errors import PlanError
 from iotrace.traces.open_flags import TMPFILE_BIT
@@ -53,7 +53,6 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
     """
     if layer not in LAYERS:
         raise PlanError(f"no layer {layer!r}; choose one of {', '.join(LAYERS)}")
-    require_countable("rows of the trace", len(trace))
     if layer == "tensor":
         return plan_from_tensors(trace)
     recorded = recorded_requests(trace)
@@ -64,7 +63,7 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
         raise PlanError(NOTHING_TO_REPLAY)
     flags = _open_flags(recorded, instances)
     requests = _requests(recorded, instances, rows, namings, handles, flags)
-    streams = _number_streams(recorded, rows, requests, hosts_of(trace))
+    requests, streams = _with_streams(requests, recorded, rows, hosts_of(trace))
     is_new = (requests["op"] == Op.OPEN) & (namings[3] > 0)
     moved = _moved(recorded, rows)
     barriers_ns, overtaken = find_barriers(trace, recorded)
@@ -72,6 +71,7 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
     left_out = recorded.notes
     del recorded, instances, rows, namings, handles, flags  # the most of the memory by now
     content = find_content(requests, moved, is_new, table.file_count)
+    requests = content.requests
     notes = [*left_out, *content.notes]
     notes += [Note(what, count) for what, count in sorted(table.surprises.items())]
     before = int((requests["source_row"] < 0).sum())
@@ -237,29 +237,31 @@ def _requests(
     namings: list[Ints],
     handles: Ints,
     flags: Ints,
-) -> npt.NDArray[np.void]:
+) -> Requests:
     source = np.where(rows < 0, -1 - rows, rows)
     added = rows < 0
     op = np.where(added, Op.OPEN, recorded.op[source])
-    requests = np.zeros(len(rows), ROW)
-    requests["op"] = op
-    requests["source_row"] = np.where(added, -1, recorded.row[source])
-    requests["handle"] = handles
-    requests["file"], requests["path"], requests["target"], _ = namings
-    by_handle = handles >= 0
     opens = op == Op.OPEN
-    requests["path"][by_handle & ~opens] = -1
     ranged = np.isin(op, (Op.READ, Op.WRITE, Op.SYNC, Op.ALLOCATE))
-    requests["offset"] = np.where(ranged, recorded.offset[source], 0)
-    requests["length"] = np.where(ranged | (op == Op.TRUNCATE), recorded.length[source], 0)
     own = np.where(recorded.flags[source] == NULL, 0, recorded.flags[source])
-    requests["flags"] = np.where(np.isin(op, (Op.SYNC, Op.ALLOCATE)), own, 0)
-    instance = instances.of_row[source]
-    requests["flags"][opens] = flags[instance[opens]]
-    requests["mode"] = _modes(recorded, source, op, requests["flags"].astype(np.int64))
-    requests["step"] = recorded.step[source].clip(-1)
-    requests["phase"] = np.where(added, 0, recorded.phase[source])
-    return requests
+    own = np.where(np.isin(op, (Op.SYNC, Op.ALLOCATE)), own, 0)
+    own[opens] = flags[instances.of_row[source[opens]]]
+    file, path, target, _ = namings
+    return Requests.of(
+        len(rows),
+        op=op,
+        source_row=np.where(added, -1, recorded.row[source]),
+        handle=handles,
+        file=file,
+        path=np.where((handles >= 0) & ~opens, -1, path),
+        target=target,
+        offset=np.where(ranged, recorded.offset[source], 0),
+        length=np.where(ranged | (op == Op.TRUNCATE), recorded.length[source], 0),
+        flags=own,
+        mode=_modes(recorded, source, op, own),
+        step=recorded.step[source].clip(-1),
+        phase=np.where(added, 0, recorded.phase[source]),
+    )
 
 
 def _modes(recorded: Recorded, source: Ints, op: Ints, flags: Ints) -> Ints:
@@ -275,21 +277,19 @@ def _moved(recorded: Recorded, rows: Ints) -> Ints:
     return np.where(rows < 0, 0, recorded.moved[rows])
 
 
-def _number_streams(
-    recorded: Recorded, rows: Ints, requests: npt.NDArray[np.void], hosts: dict[int, int]
-) -> tuple[Stream, ...]:
-    """Set `stream`, `due_ns` and `think_ns`; return the streams, one per thread."""
+def _with_streams(
+    requests: Requests, recorded: Recorded, rows: Ints, hosts: dict[int, int]
+) -> tuple[Requests, tuple[Stream, ...]]:
+    """Return requests with `stream`, `due_ns` and `think_ns`, and the streams, one per thread."""
     source = np.where(rows < 0, -1 - rows, rows)
     names = (recorded.process[source] << 32) | (recorded.thread[source] & 0xFFFFFFFF)
     _, first, stream = np.unique(names, return_index=True, return_inverse=True)
-    requests["stream"] = stream
     start_ns, end_ns = recorded.start_ns[source], recorded.end_ns[source]
-    requests["due_ns"] = _span(start_ns, start_ns[:1])
+    due_ns, think_ns = _span(start_ns, start_ns[:1]), np.empty(len(rows), np.int64)
     order = grouped(stream)
     same = np.concatenate([[False], np.diff(stream[order]) == 0])
-    gap = np.where(same, _span(start_ns[order], np.roll(end_ns[order], 1)), 0)
-    requests["think_ns"][order] = gap
-    return tuple(
+    think_ns[order] = np.where(same, _span(start_ns[order], np.roll(end_ns[order], 1)), 0)
+    return requests.having(stream=stream, due_ns=due_ns, think_ns=think_ns), tuple(
         Stream(process, thread, rank, hosts.get(process, 0))
         for process, thread, rank in zip(
             *(

@@ -18,30 +18,32 @@ from iotrace.replay.coverage import (
 )
 from iotrace.replay.files import growth_of, resets_of, zeroes_of
 from iotrace.replay.grouping import first_of_each, grouped
-from iotrace.replay.job import PIECE, Op
-from iotrace.replay.pieces import HOLE, PAST_END, Ints, Rows, make_pieces
+from iotrace.replay.job import Op
+from iotrace.replay.pieces import HOLE, PAST_END, Ints, Pieces, Rows
 from iotrace.replay.plan import Note
+from iotrace.replay.requests import Requests
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """The pieces of requests, and the recorded bytes each file must have before."""
+    """Requests, their pieces, and the recorded bytes each file must have before."""
 
-    pieces: Rows
+    requests: Requests
+    pieces: Pieces
     initial_bytes: Ints
     notes: tuple[Note, ...]
 
 
-def find_content(requests: Rows, moved: Ints, is_new: Mask, file_count: int) -> Content:
+def find_content(requests: Requests, moved: Ints, is_new: Mask, file_count: int) -> Content:
     """Give each data request the bytes it moved when recorded.
 
     A read that ended at the end of the file asks for as much as it did then, and may be short. A
     transfer that was short for another reason moves what it moved.
 
     Args:
-        requests: ROW rows in order of issue; their lengths and pieces are set.
+        requests: in order of issue; their lengths and pieces are found here.
         moved: bytes each moved.
         is_new: opens that are known to make their file.
         file_count: number of files.
@@ -51,17 +53,17 @@ def find_content(requests: Rows, moved: Ints, is_new: Mask, file_count: int) -> 
     short = reads & (moved < requests["length"])
     at_end = _are_at_end(requests, moved, short)
     whole = data & ~at_end
-    requests["length"][whole] = moved[whole]
-    requests["may_be_short"] = at_end
+    length = np.where(whole, moved, requests["length"])
+    requests = requests.having(length=length, may_be_short=at_end)
     unwritten = find_unwritten(_events(requests, moved, is_new), file_count)
     initial_bytes = np.maximum(unwritten.initial_bytes, _appended_to(requests, file_count))
-    pieces = _set_pieces(requests, moved, unwritten)
+    requests, pieces = _with_pieces(requests, moved, unwritten)
     early = int((short & ~at_end).sum())
     notes = (Note("reads that got less than asked before the end of the file", early),)
-    return Content(pieces, initial_bytes, notes if early else ())
+    return Content(requests, pieces, initial_bytes, notes if early else ())
 
 
-def _are_at_end(requests: Rows, moved: Ints, short: Mask) -> Mask:
+def _are_at_end(requests: Requests, moved: Ints, short: Mask) -> Mask:
     """Return which short reads found the end of their file."""
     at_end = np.zeros(len(requests), np.bool_)
     asked = np.unique(requests["file"][short])
@@ -96,7 +98,7 @@ def _sizes_before(grows: Ints, resets: Mask, reads: Mask) -> Ints:
     return sizes
 
 
-def _events(requests: Rows, moved: Ints, is_new: Mask) -> Rows:
+def _events(requests: Requests, moved: Ints, is_new: Mask) -> Rows:
     """Return what happens to the bytes of the files that are read."""
     kind = np.full(len(requests), -1, np.int8)
     kind[requests["op"] == Op.READ] = READ
@@ -115,7 +117,7 @@ def _events(requests: Rows, moved: Ints, is_new: Mask) -> Rows:
     return make_events(chosen, rows["file"], kind[chosen], rows["offset"], end)
 
 
-def _appended_to(requests: Rows, file_count: int) -> Ints:
+def _appended_to(requests: Requests, file_count: int) -> Ints:
     """Return the size each file must have for its first request to append where it did."""
     appends = np.zeros(max(int(requests["handle"].max(initial=-1)) + 1, 1), np.bool_)
     opens = requests["op"] == Op.OPEN
@@ -130,44 +132,46 @@ def _appended_to(requests: Rows, file_count: int) -> Ints:
     return sizes
 
 
-def _set_pieces(requests: Rows, moved: Ints, unwritten: Unwritten) -> Rows:
-    """Return the pieces of requests, which index them from now on."""
+def _with_pieces(requests: Requests, moved: Ints, unwritten: Unwritten) -> tuple[Requests, Pieces]:
+    """Return the requests with pieces, and these."""
     data = np.flatnonzero(np.isin(requests["op"], (Op.READ, Op.WRITE)))
     holed = np.array(sorted({index for index, _, _ in unwritten.holes}), np.int64)
     plain = data[~np.isin(data, holed)]
     rest = data[requests["length"][data] > moved[data]]
     owner = [plain, rest]
+    file, offset, length = (requests[name] for name in ("file", "offset", "length"))
     pieces = [
-        make_pieces(requests["file"][plain], requests["offset"][plain], moved[plain]),
-        make_pieces(PAST_END, 0, requests["length"][rest] - moved[rest]),
+        Pieces.of(len(plain), file=file[plain], offset=offset[plain], length=moved[plain]),
+        Pieces.of(len(rest), file=PAST_END, length=length[rest] - moved[rest]),
     ]
     if len(holed):
         split_owner, split_pieces = _split_at_holes(requests, moved, holed, unwritten.holes)
         owner.insert(1, split_owner)
         pieces.insert(1, split_pieces)
-    owners, line = np.concatenate(owner), np.concatenate(pieces)
+    owners, line = np.concatenate(owner), Pieces.joined(*pieces)
     order = np.argsort(owners, kind="stable")  # of one request: its bytes, then what lacked
     order = order[line["length"][order] > 0]
     owners, line = owners[order], line.take(order)
-    counts = np.bincount(owners, minlength=len(requests))[data]
-    requests["first_piece"][data] = np.cumsum(counts) - counts
-    requests["piece_count"][data] = counts
-    return line
+    counts = np.bincount(owners, minlength=len(requests))
+    first = np.where(counts > 0, np.cumsum(counts) - counts, 0)
+    return requests.having(first_piece=first, piece_count=counts), line
 
 
 def _split_at_holes(
-    requests: Rows, moved: Ints, holed: Ints, holes: tuple[Hole, ...]
-) -> tuple[Ints, Rows]:
+    requests: Requests, moved: Ints, holed: Ints, holes: tuple[Hole, ...]
+) -> tuple[Ints, Pieces]:
     by_request: dict[int, list[tuple[int, int]]] = {index: [] for index in holed.tolist()}
     for index, start, end in holes:
         by_request[index].append((start, end))
     owner: list[int] = []
-    rows: list[tuple[int, int, int, int]] = []
+    rows: list[tuple[int, int, int]] = []
+    of_file, offsets = requests["file"], requests["offset"]
     for index, gaps in by_request.items():
-        file, at = int(requests["file"][index]), int(requests["offset"][index])
+        file, at = int(of_file[index]), int(offsets[index])
         end_of_read = at + int(moved[index])
         for start, end in [*gaps, (end_of_read, end_of_read)]:
-            rows += [(at, start - at, file, 0), (0, end - start, HOLE, 0)]
+            rows += [(file, at, start - at), (HOLE, 0, end - start)]
             owner += [index, index]
             at = end
-    return np.array(owner, np.int64), np.array(rows, PIECE)
+    file, offset, length = np.array(rows, np.int64).T
+    return np.array(owner, np.int64), Pieces.of(len(rows), file=file, offset=offset, length=length)

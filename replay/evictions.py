@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from iotrace.replay.bindings import Bindings
 from iotrace.replay.job import DATA_OPS, Op
-from iotrace.replay.pieces import Ints, Rows
-from iotrace.replay.rows import ROW
+from iotrace.replay.pieces import Ints
+from iotrace.replay.requests import Requests
 from iotrace.traces.phases import Phase
 
 
@@ -18,18 +18,18 @@ class Evictions:
 
     Attributes:
         place: index of the request that each one comes right before.
-        requests: ROW rows.
+        requests: the evictions.
         is_barrier: which ones everything later waits for: the last before each load.
         paths: the plan's, and after them names that only evictions use.
     """
 
     place: Ints
-    requests: Rows
+    requests: Requests
     is_barrier: npt.NDArray[np.bool_]
     paths: tuple[str, ...]
 
 
-def find_evictions(requests: Rows, paths: tuple[str, ...]) -> Evictions:
+def find_evictions(requests: Requests, paths: tuple[str, ...]) -> Evictions:
     """Return an eviction per load and file, before the load's first request.
 
     A load is what is of the load phase in one step. A file that nothing touched before is cold
@@ -37,7 +37,7 @@ def find_evictions(requests: Rows, paths: tuple[str, ...]) -> Evictions:
     without a name, as a file removed while it is open, is evicted through an open of it.
 
     Args:
-        requests: ROW rows in order of issue.
+        requests: in order of issue.
         paths: names that their `path` and `target` index.
     """
     loads = np.flatnonzero(requests["phase"] == Phase.LOAD)
@@ -59,17 +59,19 @@ def find_evictions(requests: Rows, paths: tuple[str, ...]) -> Evictions:
     found = (path >= 0) | (handle >= 0)
     order, path, handle = used[found], path[found], handle[found]
     place, is_late = place[order], is_late[order]
-    rows = np.zeros(len(order), ROW)
-    for name in ("handle", "target", "source_row", "step"):
-        rows[name] = -1
-    rows["op"], rows["file"], rows["path"] = Op.EVICT, file[order], path
-    rows["handle"] = handle
-    rows["stream"] = requests["stream"][place]
+    rows = Requests.of(
+        len(order),
+        op=Op.EVICT,
+        file=file[order],
+        path=path,
+        handle=handle,
+        stream=requests["stream"][place],
+    )
     is_last = np.append(place[1:] != place[:-1], True)[: len(place)]
     return Evictions(place, rows, is_last & ~is_late, tuple(names.paths))
 
 
-def _last_before(requests: Rows, ops: tuple[Op, ...], file: Ints, place: Ints) -> Ints:
+def _last_before(requests: Requests, ops: tuple[Op, ...], file: Ints, place: Ints) -> Ints:
     """Return the last request of `ops` on each file before each place, or -1."""
     rows = np.flatnonzero(np.isin(requests["op"], ops))
     return _last_of(rows, requests["file"][rows].astype(np.int64), file, place, len(requests))
@@ -82,7 +84,7 @@ def _last_of(rows: Ints, files: Ints, file: Ints, place: Ints, count: int) -> In
     return np.where((found >= 0) & (key // (count + 1) == file), key % (count + 1), -1)
 
 
-def _handles(requests: Rows, file: Ints, place: Ints) -> Ints:
+def _handles(requests: Requests, file: Ints, place: Ints) -> Ints:
     """Return a handle that is open on each file at each place; -1: there is none."""
     rows = np.flatnonzero(np.isin(requests["file"], file))
     rows = rows[np.isin(requests["op"][rows], (Op.OPEN, Op.CLOSE))]

@@ -91,21 +91,20 @@ def fit_modes(
 
 def _punched(plan: Plan, at: Ints, keeps_size: bool) -> Plan:
     """Punch holes in place of requests `at`; unless they keep their file's size, allocate first."""
-    requests = plan.requests.copy()
-    holes = requests.take(at)
-    requests["flags"][at] = _PUNCH if keeps_size else _GROW
+    requests = plan.requests.having_at(at, flags=_PUNCH if keeps_size else _GROW)
     if not keeps_size:
-        holes["flags"], holes["source_row"], holes["think_ns"] = _PUNCH, -1, 0
+        holes = plan.requests.take(at, flags=_PUNCH, source_row=-1, think_ns=0)
         requests = merge((requests, np.arange(len(requests)), 0), (holes, at, 1))
     return plan.derive(Applied("punch instead of zero"), requests)
 
 
 def _without(plan: Plan, at: Ints) -> Plan:
-    requests = plan.requests.copy()
+    requests = plan.requests
     dropped = np.zeros(len(requests), np.bool_)
     dropped[at] = True
-    requests["think_ns"] += carried_think(requests, dropped)
-    return plan.derive(Applied("without reservations"), requests.compress(~dropped))
+    think_ns = requests["think_ns"] + carried_think(requests, dropped)
+    kept = requests.having(think_ns=think_ns).compress(~dropped)
+    return plan.derive(Applied("without reservations"), kept)
 
 
 def _name(mode: int) -> str:

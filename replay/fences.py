@@ -14,7 +14,8 @@ from iotrace.replay.files import resets_of
 from iotrace.replay.grouping import first_of_each, grouped, grouped_by_place, numbered
 from iotrace.replay.intervals import Coverage, running_max
 from iotrace.replay.job import DATA_OPS, Fence, Op, SyncKind
-from iotrace.replay.pieces import HOLE, Ints, Rows
+from iotrace.replay.pieces import HOLE, Ints, Pieces
+from iotrace.replay.requests import Requests
 
 Mask = npt.NDArray[np.bool_]
 
@@ -23,13 +24,13 @@ _NAMING = (Op.OPEN, Op.RENAME, Op.UNLINK, Op.LINK)
 
 
 def find_fences(
-    requests: Rows, pieces: Rows, file_count: int, queue_depth: int = 1
+    requests: Requests, pieces: Pieces, file_count: int, queue_depth: int = 1
 ) -> tuple[Ints, Ints]:
     """Return the domain and the `Fence` of each request.
 
     Args:
-        requests: request rows in order of issue.
-        pieces: what they index, of the plan's kinds.
+        requests: in order of issue.
+        pieces: what they index.
         file_count: number of files.
         queue_depth: requests in flight per stream; with one, a stream's own order is enough for
             opens that neither make nor empty a file.
@@ -50,7 +51,7 @@ def find_fences(
     return domain, fence
 
 
-def find_domains(requests: Rows, file_count: int) -> Ints:
+def find_domains(requests: Requests, file_count: int) -> Ints:
     """Return, per request, which set of files it is ordered with.
 
     A file that is only read needs no order beyond each open's own: there, opens are the domains.
@@ -69,7 +70,7 @@ def find_domains(requests: Rows, file_count: int) -> Ints:
     return np.asarray(np.append(np.cumsum(used[:-1]) - 1, -1)[domain])
 
 
-def _components(requests: Rows, file_count: int) -> Ints:
+def _components(requests: Requests, file_count: int) -> Ints:
     """Return the lowest file that each file shares names with, over any number of names."""
     naming = requests.compress(np.isin(requests["op"], _NAMING) & (requests["file"] >= 0))
     pairs = np.concatenate(
@@ -94,13 +95,13 @@ def _components(requests: Rows, file_count: int) -> Ints:
         label = better
 
 
-def _is_private(requests: Rows) -> Mask:
+def _is_private(requests: Requests) -> Mask:
     """Return which requests use a handle that only one stream uses."""
     handle = requests["handle"]
     return np.asarray((handle >= 0) & ~_are_shared(handle, requests["stream"]))
 
 
-def _has_streams(requests: Rows, domain: Ints) -> Mask:
+def _has_streams(requests: Requests, domain: Ints) -> Mask:
     """Return which requests are on a domain of several streams.
 
     Only there do fences hold anyone up, and opens and closes go without where they can: a close
@@ -118,7 +119,7 @@ def _are_shared(group: npt.NDArray[np.integer], stream: npt.NDArray[np.integer])
     return np.asarray(shared[group])
 
 
-def _is_plain_open(requests: Rows, domain: Ints) -> Mask:
+def _is_plain_open(requests: Requests, domain: Ints) -> Mask:
     """Return which opens find their file there and leave it as it is."""
     first = np.zeros(len(requests), np.bool_)
     first[first_of_each(domain)[1]] = True
@@ -127,7 +128,7 @@ def _is_plain_open(requests: Rows, domain: Ints) -> Mask:
     return np.asarray(opens & ~resets_of(requests) & ~creates)
 
 
-def _renews_name(requests: Rows) -> Mask:
+def _renews_name(requests: Requests) -> Mask:
     """Return which opens are the first of their file: with O_CREAT they may make it."""
     renews = np.zeros(len(requests), np.bool_)
     opens = np.flatnonzero((requests["op"] == Op.OPEN) & (requests["file"] >= 0))
@@ -135,7 +136,7 @@ def _renews_name(requests: Rows) -> Mask:
     return renews
 
 
-def _reads_holes(requests: Rows, pieces: Rows) -> Mask:
+def _reads_holes(requests: Requests, pieces: Pieces) -> Mask:
     """Return which reads find zeros: only a write behind these may have made the file so long."""
     reads = requests["piece_count"] > 0  # others have no first piece
     first, count = requests["first_piece"][reads], requests["piece_count"][reads]
@@ -144,13 +145,13 @@ def _reads_holes(requests: Rows, pieces: Rows) -> Mask:
     return np.asarray(reads)
 
 
-def _is_global(requests: Rows) -> Mask:
+def _is_global(requests: Requests) -> Mask:
     directory_renames = (requests["op"] == Op.RENAME) & (requests["file"] < 0)
     whole_syncs = (requests["op"] == Op.SYNC) & (requests["flags"] >= SyncKind.FILE_SYSTEM)
     return np.asarray(np.isin(requests["op"], _ON_DIRECTORIES) | directory_renames | whole_syncs)
 
 
-def _conflicts(requests: Rows, domain: Ints, fence: Ints) -> list[int]:
+def _conflicts(requests: Requests, domain: Ints, fence: Ints) -> list[int]:
     """Return the reads and writes that must wait for an earlier one on the same bytes.
 
     Candidates are, between two fences on a domain, sets of overlapping requests with a write

@@ -13,6 +13,7 @@ from iotrace.replay.intervals import running_max
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.relocation import Relocation
+from iotrace.replay.requests import Requests
 from iotrace.traces.lazy_rows import LazyRows
 
 Mask = npt.NDArray[np.bool_]
@@ -118,7 +119,7 @@ class Files(LazyRows[FileSpec]):
 
 
 def describe_files(
-    requests: Rows,
+    requests: Requests,
     paths: Sequence[str],
     initial_bytes: Ints,
     relocation: Relocation,
@@ -128,7 +129,7 @@ def describe_files(
     """Return what is known of each file.
 
     Args:
-        requests: ROW rows in order of issue.
+        requests: in order of issue.
         paths: names that the requests' `path` and `target` index.
         initial_bytes: per file, recorded bytes that must be there before the run.
         relocation: where recorded extents lie.
@@ -164,13 +165,13 @@ def describe_files(
     )
 
 
-def _files_of(requests: Rows, op: Op, count: int) -> Mask:
+def _files_of(requests: Requests, op: Op, count: int) -> Mask:
     used = np.zeros(count, np.bool_)
     used[requests["file"][requests["op"] == op]] = True
     return used
 
 
-def _beginnings(requests: Rows, count: int) -> tuple[Ints, Mask]:
+def _beginnings(requests: Requests, count: int) -> tuple[Ints, Mask]:
     """Return each file's first name (-1: none), and whether the file is there before the run."""
     named = np.flatnonzero((requests["file"] >= 0) & (requests["path"] >= 0))
     files, first = first_of_each(requests["file"][named])
@@ -197,26 +198,26 @@ def initial_extents(initial_bytes: npt.NDArray[np.int64], relocation: Relocation
     return extents.take(np.lexsort((extents["offset"], extents["file"])))
 
 
-def resets_of(requests: Rows) -> npt.NDArray[np.bool_]:
+def resets_of(requests: Requests) -> npt.NDArray[np.bool_]:
     """Return which requests give their file a size regardless of the one it had."""
     empties = os.O_TRUNC | os.O_EXCL
     opens = (requests["op"] == Op.OPEN) & (requests["flags"] & empties != 0)
     return np.asarray(opens | (requests["op"] == Op.TRUNCATE))
 
 
-def zeroes_of(requests: Rows | np.void) -> npt.NDArray[np.bool_]:
+def zeroes_of(requests: Requests | np.void) -> npt.NDArray[np.bool_]:
     """Return which requests make a range of their file read as zeros."""
     return np.asarray((requests["op"] == Op.ALLOCATE) & (requests["flags"] & _ZEROING != 0))
 
 
-def empties_of(requests: Rows) -> npt.NDArray[np.bool_]:
+def empties_of(requests: Requests) -> npt.NDArray[np.bool_]:
     """Return which requests leave their file without bytes."""
     return np.asarray(
         resets_of(requests) & ((requests["op"] == Op.OPEN) | (requests["length"] == 0))
     )
 
 
-def growth_of(requests: Rows) -> npt.NDArray[np.int64]:
+def growth_of(requests: Requests) -> npt.NDArray[np.int64]:
     """Return the least size of its file after each request; 0 where it does not matter."""
     allocates = (requests["op"] == Op.ALLOCATE) & (requests["flags"] & KEEP_SIZE == 0)
     extends = ((requests["op"] == Op.WRITE) & (requests["length"] > 0)) | allocates
@@ -225,7 +226,7 @@ def growth_of(requests: Rows) -> npt.NDArray[np.int64]:
     return np.where(truncates, requests["length"], ends)
 
 
-def sizes_before(requests: Rows, initial_size_bytes: Ints) -> Ints:
+def sizes_before(requests: Requests, initial_size_bytes: Ints) -> Ints:
     """Return the size of each request's file right before it; 0 where there is no file."""
     order = grouped(requests["file"])
     file = requests["file"][order]
@@ -241,7 +242,9 @@ def sizes_before(requests: Rows, initial_size_bytes: Ints) -> Ints:
     return np.where(requests["file"] < 0, 0, sizes)
 
 
-def final_sizes(requests: Rows, initial_size_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def final_sizes(
+    requests: Requests, initial_size_bytes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     """Return the size of each file after the run."""
     last_reset = np.full(len(initial_size_bytes), -1)
     resets = np.flatnonzero(resets_of(requests) & (requests["file"] >= 0))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.job import DATA_OPS, Job, Op
-from iotrace.replay.pieces import Ints, Rows, is_padding, is_payload, request_index, spread
+from iotrace.replay.pieces import Ints, Rows, is_padding, is_payload, pieces_in_place
 from iotrace.replay.plan import Plan
 from iotrace.replay.statistics import latency_us
 from iotrace.traces.elapsed import steps_seconds
@@ -40,10 +40,11 @@ def moved_by(plan: Plan, result: Ints) -> Moved:
     """
     rows = plan.requests
     done = result >= 0
-    line = _line(plan)
-    arrived = np.minimum(line.length, (result.clip(0)[line.owner] - line.into).clip(0))
-    payload, padding = is_payload(line.file), is_padding(line.file)
-    writes = rows["op"][line.owner] == Op.WRITE
+    line, owner, place = pieces_in_place(rows, plan.pieces)
+    into = place - rows["offset"][owner]
+    arrived = np.minimum(line["length"], (result.clip(0)[owner] - into).clip(0))
+    payload, padding = is_payload(line["file"]), is_padding(line["file"])
+    writes = rows["op"][owner] == Op.WRITE
     touched = np.zeros(len(plan.files) + 1, np.bool_)  # the last: no file
     touched[rows["file"][done]] = True
     return Moved(
@@ -54,26 +55,6 @@ def moved_by(plan: Plan, result: Ints) -> Moved:
         bytes_read=int(arrived[payload & ~writes].sum()),
         padding_bytes=int(arrived[padding].sum()),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Line:
-    """The pieces of all requests, with their owner and place in it."""
-
-    owner: Ints
-    into: Ints
-    file: npt.NDArray[np.int32]
-    length: Ints
-
-
-def _line(plan: Plan) -> _Line:
-    rows = plan.requests
-    counts = rows["piece_count"].astype(np.int64)
-    line = plan.pieces[spread(rows["first_piece"], counts)]
-    owner = request_index(rows)
-    begin = np.cumsum(line["length"]) - line["length"]
-    first = (np.cumsum(counts) - counts)[owner]
-    return _Line(owner, begin - begin[first] if len(line) else begin, line["file"], line["length"])
 
 
 def phase_seconds(plan: Plan, timings: Rows, phase: Phase) -> float:
@@ -166,11 +147,13 @@ def find_eviction_errors(job: Job, result: Ints) -> tuple[str, ...]:
 
 def _least_moved(plan: Plan) -> Ints:
     """Return the bytes a data request must move: all, or of a read up to its last wanted one."""
-    line = _line(plan)
-    wanted = is_payload(line.file)
-    least = np.zeros(len(plan.requests), np.int64)
-    np.maximum.at(least, line.owner[wanted], (line.into + line.length)[wanted])
-    return np.where(plan.requests["may_be_short"] > 0, least, plan.requests["length"])
+    rows = plan.requests
+    line, owner, place = pieces_in_place(rows, plan.pieces)
+    wanted = is_payload(line["file"])
+    ends = place + line["length"] - rows["offset"][owner]
+    least = np.zeros(len(rows), np.int64)
+    np.maximum.at(least, owner[wanted], ends[wanted])
+    return np.where(rows["may_be_short"] > 0, least, rows["length"])
 
 
 def _in_words(plan: Plan, bad: list[int], result: Ints) -> Iterator[str]:
@@ -182,7 +165,7 @@ def _in_words(plan: Plan, bad: list[int], result: Ints) -> Iterator[str]:
 
 def describe_request(plan: Plan, index: int) -> str:
     """Return a request in words, such as `write of 4096 bytes at 0, run/model.pt`."""
-    row = plan.requests[index]
+    row = plan.requests.take(np.array([index])).lowered()[0]
     what = Op(int(row["op"])).name.lower()
     if row["op"] in DATA_OPS:
         what += f" of {plural(int(row['length']), 'byte')} at {row['offset']:,}"

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from iotrace.replay.allocation import allocate, loaded_bytes
 from iotrace.replay.job import Op
-from iotrace.replay.pieces import Ints, is_payload, request_index, spread
+from iotrace.replay.pieces import Ints, is_payload, pieces_in_place
 from iotrace.replay.plan import Plan
 from iotrace.replay.source import copy_from
 from iotrace.traces.phases import Phase
@@ -77,8 +77,8 @@ class MemoryPhases:
 def _saved_bytes(plan: Plan) -> Ints:
     """Return the payload that each stream's saves write."""
     rows = plan.requests
-    rows = rows.compress((rows["op"] == Op.WRITE) & (rows["phase"] == Phase.SAVE))
-    line = plan.pieces.take(spread(rows["first_piece"], rows["piece_count"].astype(np.int64)))
-    stream = rows["stream"][request_index(rows)]
+    saves = np.flatnonzero((rows["op"] == Op.WRITE) & (rows["phase"] == Phase.SAVE))
+    line, owner, _ = pieces_in_place(rows, plan.pieces, saves)
+    stream = rows["stream"][saves[owner]]
     weights = np.where(is_payload(line["file"]), line["length"], 0)
     return np.bincount(stream, weights=weights, minlength=len(plan.streams)).astype(np.int64)

@@ -3,15 +3,16 @@
 A request's bytes are its pieces, packed. Laying the pieces of many requests one after the other
 gives a single line of bytes; a transform chooses new cuts on that line, and every byte keeps
 its source.
-
-Records are chosen by `take` and `compress`: numpy copies them whole there, and field by field where
-they are indexed, which takes ten times as long.
 """
+
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.job import PIECE
+from iotrace.replay.requests import Requests
+from iotrace.replay.table import Table
 
 # `file` of a piece that no recorded file is the source of.
 PADDING = -1  # zeros that fill a block up, written or read back
@@ -22,6 +23,13 @@ STALE = -5  # the same where bytes lie now that were gone by then; a read does n
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]
+
+
+class Pieces(Table):
+    """Parts of requests: which bytes each is; a negative `file` is one of the kinds above."""
+
+    RECORD = PIECE
+    DEFAULTS: ClassVar = {"file": PADDING, "offset": 0, "length": 0}
 
 
 def spread(first: Ints, count: Ints) -> Ints:
@@ -56,17 +64,22 @@ def all_but(count: int, chosen: Ints) -> Ints:
     return np.flatnonzero(rest)
 
 
-def packed(requests: Rows, pieces: Rows, chosen: Ints | None = None) -> Rows:
+def line_of(requests: Requests, pieces: Pieces, chosen: Ints | None = None) -> Pieces:
+    """Return the pieces of the chosen requests (None: all), in that order."""
+    first, count = (_column(requests, name, chosen) for name in ("first_piece", "piece_count"))
+    return pieces.take(first if np.all(count == 1) else spread(first, count.astype(np.int64)))
+
+
+def packed(requests: Requests, pieces: Pieces, chosen: Ints | None = None) -> Pieces:
     """Return the pieces of the chosen requests (None: all), in that order, without empty ones."""
-    counts = _column(requests, "piece_count", chosen).astype(np.int64)
-    line = pieces.take(spread(_column(requests, "first_piece", chosen), counts))
+    line = line_of(requests, pieces, chosen)
     some = line["length"] > 0
     return line if some.all() else line.compress(some)
 
 
 def pieces_in_place(
-    requests: Rows, pieces: Rows, chosen: Ints | None = None
-) -> tuple[Rows, Ints, Ints]:
+    requests: Requests, pieces: Pieces, chosen: Ints | None = None
+) -> tuple[Pieces, Ints, Ints]:
     """Return the pieces of requests, the request each belongs to, and its offset in the file.
 
     Args:
@@ -74,46 +87,37 @@ def pieces_in_place(
         pieces: what it indexes.
         chosen: which requests; None: all. Owners are places in it.
     """
-    counts = _column(requests, "piece_count", chosen).astype(np.int64)
-    line = pieces.take(spread(_column(requests, "first_piece", chosen), counts))
-    owner = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    place = np.cumsum(line["length"]) - line["length"]
-    first = np.cumsum(counts) - counts
+    line = line_of(requests, pieces, chosen)
+    counts, offset = (_column(requests, name, chosen) for name in ("piece_count", "offset"))
+    if np.all(counts == 1):
+        return line, np.arange(len(counts)), offset
+    owner = np.repeat(np.arange(len(counts)), counts)
+    length = line["length"]
+    place = np.cumsum(length) - length
+    first = np.cumsum(counts, dtype=np.int64) - counts
     # What lies before a request's first piece on the line is taken off again.
-    shift = _column(requests, "offset", chosen)
-    shift = shift - (place[first.clip(max=len(place) - 1)] if len(place) else 0)
-    place += shift[owner]
-    return line, owner, place
+    shift = offset - (place[first.clip(max=len(place) - 1)] if len(place) else 0)
+    return line, owner, place + shift[owner]
 
 
-def _column(rows: Rows, name: str, chosen: Ints | None) -> Ints:
-    column: Ints = rows[name]
+def _column(requests: Requests, name: str, chosen: Ints | None) -> Ints:
+    column: Ints = requests[name]
     return column if chosen is None else column.take(chosen)
 
 
-def make_pieces(file: npt.ArrayLike, offset: npt.ArrayLike, length: npt.ArrayLike) -> Rows:
-    """Return PIECE rows of the given columns, which broadcast."""
-    columns = np.broadcast_arrays(file, offset, length)
-    rows = np.zeros(columns[0].shape, PIECE)
-    rows["file"], rows["offset"], rows["length"] = columns
-    return rows
-
-
-def append_pieces(requests: Rows, pieces: Rows, to: Rows) -> tuple[Rows, Rows]:
+def append_pieces(requests: Requests, pieces: Pieces, to: Pieces) -> tuple[Requests, Pieces]:
     """Return requests and the pieces `to` followed by those of the requests, which index them."""
-    counts = requests["piece_count"].astype(np.int64)
-    own = pieces.take(spread(requests["first_piece"], counts))
-    requests = requests.copy()
-    requests["first_piece"] = np.cumsum(counts) - counts + len(to)
-    return requests, np.concatenate([to, own]) if len(own) else to
+    line = line_of(requests, pieces)
+    first = np.cumsum(requests["piece_count"], dtype=np.int64) - requests["piece_count"]
+    return requests.having(first_piece=first + len(to)), Pieces.joined(to, line)
 
 
-def positions(line: Rows) -> Ints:
+def positions(line: Pieces) -> Ints:
     """Return where each piece begins on the line, and the line's end: one more than pieces."""
     return np.concatenate([[0], np.cumsum(line["length"])]).astype(np.int64)
 
 
-def cut(line: Rows, bounds: Ints) -> tuple[Rows, Ints, Ints]:
+def cut(line: Pieces, bounds: Ints) -> tuple[Pieces, Ints, Ints]:
     """Cut a line of pieces at `bounds`.
 
     Args:
@@ -123,10 +127,10 @@ def cut(line: Rows, bounds: Ints) -> tuple[Rows, Ints, Ints]:
     Returns:
         The pieces, and `first_piece` and `piece_count` of each interval of `bounds`.
 
-    >>> line = make_pieces([0, 1], [100, 0], [10, 5])
+    >>> line = Pieces.of(2, file=[0, 1], offset=[100, 0], length=[10, 5])
     >>> pieces, first, count = cut(line, np.array([0, 4, 15]))
-    >>> pieces[["file", "offset", "length"]].tolist()
-    [(0, 100, 4), (0, 104, 6), (1, 0, 5)]
+    >>> [pieces[name].tolist() for name in ("file", "offset", "length")]
+    [[0, 0, 1], [100, 104, 0], [4, 6, 5]]
     >>> first.tolist(), count.tolist()
     ([0, 1], [1, 2])
     """
@@ -138,32 +142,38 @@ def cut(line: Rows, bounds: Ints) -> tuple[Rows, Ints, Ints]:
         places = np.searchsorted(at, bounds)
         return line, places[:-1], np.diff(places)
     source = np.searchsorted(at, cuts[:-1], side="right") - 1
-    pieces = line.take(source)
-    recorded = pieces["file"] >= 0
-    pieces["offset"] += np.where(recorded, cuts[:-1] - at[source], 0)
-    pieces["length"] = np.diff(cuts)
+    pieces = parts_of(line, source, cuts[:-1] - at[source], np.diff(cuts))
     places = np.searchsorted(cuts, bounds)
     return pieces, places[:-1], np.diff(places)
 
 
-def surround(requests: Rows, pieces: Rows, before: Rows, *after: Rows) -> Rows:
+def parts_of(line: Pieces, source: Ints, shift: Ints, length: Ints) -> Pieces:
+    """Return parts of the pieces `source`: from `shift` bytes into each on, that long."""
+    pieces = line.take(source, length=length)
+    # What is in no recorded file has no place in it.
+    return pieces.having(offset=pieces["offset"] + np.where(pieces["file"] >= 0, shift, 0))
+
+
+def surround(requests: Requests, pieces: Pieces, before: Pieces, *after: Pieces) -> Pieces:
     """Return the line of `requests` with pieces put before and after each request's own.
 
     Args:
-        requests: rows whose pieces make the line.
+        requests: whose pieces make the line.
         pieces: what they index.
         before: one piece per request; empty ones are left out.
         after: likewise, each time one piece per request.
     """
     count = requests["piece_count"].astype(np.int64)
-    own = pieces.take(spread(requests["first_piece"], count))
     added = 1 + len(after)
     first = np.cumsum(count) - count + added * np.arange(len(requests), dtype=np.int64)
-    line = np.empty(len(own) + added * len(requests), PIECE)
-    line.put(first, before)
-    for place, piece in enumerate(after):
-        line.put(first + 1 + count + place, piece)
-    line.put(spread(first + 1, count), own)
+    line = Pieces.placed(
+        [before, *after, line_of(requests, pieces)],
+        [
+            first,
+            *(first + 1 + count + place for place in range(len(after))),
+            spread(first + 1, count),
+        ],
+    )
     return line.compress(line["length"] > 0)
 
 
@@ -177,6 +187,6 @@ def is_padding(kind: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     return np.asarray((kind == PADDING) | (kind == NEIGHBOUR))
 
 
-def request_index(requests: Rows) -> Ints:
+def request_index(requests: Requests) -> Ints:
     """Return, for the pieces in the order of `packed` with empty ones kept, their request."""
     return np.repeat(np.arange(len(requests), dtype=np.int64), requests["piece_count"])

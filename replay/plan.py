@@ -7,17 +7,17 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.files import Files, describe_files, initial_extents
-from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, PIECE, Op
+from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, Op
 from iotrace.replay.pieces import (
     PADDING,
+    Pieces,
     Rows,
     is_padding,
     is_payload,
-    request_index,
-    spread,
+    pieces_in_place,
 )
 from iotrace.replay.relocation import Relocation
-from iotrace.replay.rows import ROW, require_countable
+from iotrace.replay.requests import Requests
 from iotrace.traces.errors import PlanError
 
 _BY_HANDLE = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.ALLOCATE)
@@ -99,9 +99,8 @@ class Plan:
         files: what must be there before and what will be there after, per file index.
         paths: names relative to the root, indexed by the requests' `path` and `target`.
         streams: who issued the requests, indexed by their `stream`.
-        requests: read-only ROW rows in order of issue; `due_ns` and `think_ns` hold the
-            recorded times; the fence columns are left to `schedule`.
-        pieces: read-only PIECE rows; a negative `file` is one of the kinds in `pieces.py`.
+        requests: in order of issue; `due_ns` and `think_ns` hold the recorded times.
+        pieces: of the reads and writes, which index them.
         relocation: where the recorded extents lie now.
         history: how the plan came to be.
         barriers_ns: when all ranks waited for each other, as `due_ns` counts: what is due before
@@ -111,16 +110,11 @@ class Plan:
     files: Files
     paths: tuple[str, ...]
     streams: tuple[Stream, ...]
-    requests: Rows
-    pieces: Rows
+    requests: Requests
+    pieces: Pieces
     relocation: Relocation
     history: tuple[Applied, ...]
     barriers_ns: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    def __post_init__(self) -> None:
-        require_countable("pieces of requests", len(self.pieces))
-        for array in (self.requests, self.pieces):
-            array.flags.writeable = False
 
     @property
     def handle_count(self) -> int:
@@ -196,8 +190,8 @@ class Plan:
     def derive(
         self,
         applied: Applied,
-        requests: Rows,
-        pieces: Rows | None = None,
+        requests: Requests,
+        pieces: Pieces | None = None,
         relocation: Relocation | None = None,
         initial_bytes: npt.NDArray[np.int64] | None = None,
         paths: tuple[str, ...] | None = None,
@@ -207,7 +201,7 @@ class Plan:
 
         Args:
             applied: the entry for the history.
-            requests: ROW rows in order of issue.
+            requests: in order of issue.
             pieces: what they index.
             relocation: where recorded extents lie.
             initial_bytes: per file, recorded bytes to be there before the run; as many as there
@@ -231,19 +225,20 @@ class Plan:
 
     def counts(self) -> Counts:
         """Return the totals of the plan."""
-        data = self.requests.compress(self.is_data())
-        kinds = self.pieces.take(spread(data["first_piece"], data["piece_count"].astype(np.int64)))
-        writes = (data["op"] == Op.WRITE)[request_index(data)]
-        payload, padding = is_payload(kinds["file"]), is_padding(kinds["file"])
+        data = np.flatnonzero(self.is_data())
+        line, owner, _ = pieces_in_place(self.requests, self.pieces, data)
+        writes = (self.requests["op"] == Op.WRITE)[data[owner]]
+        payload, padding = is_payload(line["file"]), is_padding(line["file"])
+        length = line["length"]
         touched = np.zeros(len(self.files) + 1, np.bool_)
         touched[self.requests["file"]] = True
         return Counts(
             requests=len(self.requests),
             data_requests=len(data),
             files=self.files.count_names(touched[:-1]),
-            bytes_written=int(kinds["length"][payload & writes].sum()),
-            bytes_read=int(kinds["length"][payload & ~writes].sum()),
-            padding_bytes=int(kinds["length"][padding].sum()),
+            bytes_written=int(length[payload & writes].sum()),
+            bytes_read=int(length[payload & ~writes].sum()),
+            padding_bytes=int(length[padding].sum()),
         )
 
     def explain(self) -> str:
@@ -272,9 +267,6 @@ class Plan:
             raise PlanError(f"this plan cannot be replayed: {problem}; please report it")
 
     def _problems(self) -> Iterator[str]:
-        if self.requests.dtype != ROW or self.pieces.dtype != PIECE:
-            yield "its arrays are not of requests and pieces"
-            return
         yield from self._range_problems()
         yield from self._piece_problems()
         yield from self._handle_problems()
@@ -305,9 +297,8 @@ class Plan:
         total = np.concatenate([[0], np.cumsum(self.pieces["length"])])
         if np.any(total[first + count] - total[first] != data["length"]):
             yield "a request's pieces do not add up to its length"
-        own = self.pieces.take(spread(first, count))
-        writes = (data["op"] == Op.WRITE)[request_index(data)]
-        if np.any(writes & (own["file"] < PADDING)):
+        line, owner, _ = pieces_in_place(data, self.pieces)
+        if np.any((data["op"] == Op.WRITE)[owner] & (line["file"] < PADDING)):
             yield "a write has pieces that only a read can have"
 
     def _handle_problems(self) -> Iterator[str]:
@@ -338,22 +329,15 @@ class Plan:
         if not self.relocation.is_bijection():
             yield "two recorded bytes have one place"
             return
-        data = self.requests.compress(self.is_data())
-        own = self.pieces.take(spread(data["first_piece"], data["piece_count"].astype(np.int64)))
-        owner = request_index(data)
-        ends = np.cumsum(own["length"])
-        before = ends - own["length"]
-        first = np.cumsum(data["piece_count"]) - data["piece_count"]
-        if not len(own):
-            return
-        into = before - np.concatenate([before, [0]])[first.clip(max=len(before))][owner]
-        recorded = own["file"] >= 0
-        own, owner, into = own.compress(recorded), owner[recorded], into[recorded]
-        file, offset, room = self.relocation.locate(own["file"], own["offset"])
+        data = np.flatnonzero(self.is_data())
+        line, owner, place = pieces_in_place(self.requests, self.pieces, data)
+        recorded = line["file"] >= 0
+        line, owner, place = line.compress(recorded), owner[recorded], place[recorded]
+        file, offset, room = self.relocation.locate(line["file"], line["offset"])
         misplaced = (
-            (file != data["file"][owner])
-            | (offset != data["offset"][owner] + into)
-            | (room < own["length"])
+            (file != self.requests["file"][data[owner]])
+            | (offset != place)
+            | (room < line["length"])
         )
         if np.any(misplaced):
             yield "a recorded byte is not where the relocation map has it"

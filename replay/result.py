@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from iotrace.replay.executors.executor import LoopReport
 from iotrace.replay.fidelity import Fidelity
@@ -276,7 +278,7 @@ def _lacking(recording: Metadata) -> Iterator[str]:
         yield problem if problem.startswith(_RECORDING) else f"{_RECORDING}{problem}"
 
 
-def _columns(plan: Plan, repetition: Repetition) -> dict[str, IntColumn | Strings | Ints]:
+def _columns(plan: Plan, repetition: Repetition) -> dict[str, IntColumn | Strings | npt.NDArray[Any]]:
     rows, timings = plan.requests, repetition.timings
     count = len(rows)
     started = timings["start_ns"] > 0

@@ -9,17 +9,10 @@ from iotrace.replay.barriers import places_of
 from iotrace.replay.evictions import find_evictions
 from iotrace.replay.fences import find_fences
 from iotrace.replay.grouping import grouped
-from iotrace.replay.job import PIECE, Fence, Job, Op, fence_counts
-from iotrace.replay.pieces import (
-    HOLE,
-    Ints,
-    Rows,
-    pieces_in_place,
-    request_index,
-    spread,
-)
+from iotrace.replay.job import Fence, Job, Op, fence_counts
+from iotrace.replay.pieces import HOLE, Ints, Pieces, pieces_in_place
 from iotrace.replay.plan import Plan
-from iotrace.replay.rows import ROW, lowered
+from iotrace.replay.requests import Requests
 from iotrace.traces.errors import PlanError
 
 TIMINGS = ("asap", "think", "recorded")
@@ -64,13 +57,18 @@ def schedule(
     """
     if timing not in TIMINGS:
         raise PlanError(f"no timing {timing!r}; choose one of {', '.join(TIMINGS)}")
-    requests, origin, barrier, paths = _with_evictions(plan, warm)
+    planned, origin, barrier, paths = _with_evictions(plan, warm)
     barrier[np.flatnonzero(origin >= 0)[places_of(plan.barriers_ns, plan.requests)]] = True
-    for name, mode in (("due_ns", "recorded"), ("think_ns", "think")):
-        requests[name] = requests[name] * time_scale if timing == mode else 0
-    domain, fence = find_fences(requests, plan.pieces, len(plan.files), queue_depth)
-    requests, pieces = _with_pieces(requests, plan, checked)
-    requests["file"] = domain
+    domain, fence = find_fences(planned, plan.pieces, len(plan.files), queue_depth)
+    planned, pieces = _with_pieces(planned, plan, checked)
+    times = {"due_ns": "recorded", "think_ns": "think"}
+    requests = planned.having(
+        file=domain,
+        **{
+            name: (planned[name] * time_scale).astype(np.int64) if timing == mode else 0
+            for name, mode in times.items()
+        },
+    ).lowered()
     requests["fence"] = np.where(barrier, Fence.ALL, fence)
     counts = fence_counts(requests)
     for name, column in zip(("file_before", "file_fences", "global_fences"), counts, strict=True):
@@ -80,7 +78,7 @@ def schedule(
     leads = np.array([stream.leads for stream in plan.streams], np.int32)
     job = Job(
         requests=requests,
-        pieces=pieces,
+        pieces=pieces.lowered(),
         stream_order=order,
         stream_starts=starts.astype(np.int64),
         paths=paths,
@@ -93,60 +91,52 @@ def schedule(
 
 def _with_evictions(
     plan: Plan, warm: bool
-) -> tuple[Rows, Ints, npt.NDArray[np.bool_], tuple[str, ...]]:
+) -> tuple[Requests, Ints, npt.NDArray[np.bool_], tuple[str, ...]]:
     """Return the requests with evictions among them, origins, which are barriers, and paths."""
     count = len(plan.requests)
-    if warm:
-        return lowered(plan.requests), np.arange(count), np.zeros(count, np.bool_), plan.paths
-    evictions = find_evictions(plan.requests, plan.paths)
-    added = len(evictions.requests)
-    if not added:
-        return lowered(plan.requests), np.arange(count), np.zeros(count, np.bool_), plan.paths
+    evictions = None if warm else find_evictions(plan.requests, plan.paths)
+    if evictions is None or not len(evictions.requests):
+        return plan.requests, np.arange(count), np.zeros(count, np.bool_), plan.paths
     origin = np.insert(np.arange(count), evictions.place, -1)
-    rows = np.empty(count + added, ROW)
-    rows.put(np.flatnonzero(origin < 0), evictions.requests)
-    rows.put(np.flatnonzero(origin >= 0), plan.requests)
+    own = np.flatnonzero(origin < 0)
+    requests = Requests.placed(
+        [evictions.requests, plan.requests], [own, np.flatnonzero(origin >= 0)]
+    )
     barrier = np.zeros(len(origin), np.bool_)
-    barrier[origin < 0] = evictions.is_barrier
-    return lowered(rows), origin, barrier, evictions.paths
+    barrier[own] = evictions.is_barrier
+    return requests, origin, barrier, evictions.paths
 
 
-def _with_pieces(requests: Rows, plan: Plan, checked: bool) -> tuple[Rows, Rows]:
+def _with_pieces(requests: Requests, plan: Plan, checked: bool) -> tuple[Requests, Pieces]:
     """Return requests and pieces as the loop takes them: payload, zeros, and unchecked bytes."""
-    counts = requests["piece_count"].astype(np.int64)
-    line = plan.pieces.take(spread(requests["first_piece"], counts))
-    owner = request_index(requests)
+    line, owner, place = pieces_in_place(requests, plan.pieces)
     if plan.payload_is_placed:
-        _number_by_place(requests, plan.pieces, line, owner)
+        payload = line["file"] >= 0
+        file = requests["file"][owner[payload]]
+        line = line.having_at(payload, offset=place[payload], file=file)
     of_read = (requests["op"] == Op.READ)[owner]
     if not checked:
         owner, line = _absorb(owner, line, of_read)
     else:
         kind = line["file"]
-        line["file"] = np.where((kind < 0) & of_read & (kind != HOLE), _UNCHECKED, kind.clip(-1))
-    requests["piece_count"] = np.bincount(owner, minlength=len(requests))
-    requests["first_piece"] = np.cumsum(requests["piece_count"]) - requests["piece_count"]
-    return requests, line
+        unseen = (kind < 0) & of_read & (kind != HOLE)
+        line = line.having(file=np.where(unseen, _UNCHECKED, kind.clip(-1)))
+    counts = np.bincount(owner, minlength=len(requests))
+    return requests.having(piece_count=counts, first_piece=np.cumsum(counts) - counts), line
 
 
-def _number_by_place(requests: Rows, pieces: Rows, line: Rows, owner: Ints) -> None:
-    payload = line["file"] >= 0
-    line["offset"][payload] = pieces_in_place(requests, pieces)[2][payload]
-    line["file"][payload] = requests["file"][owner[payload]]
-
-
-def _absorb(owner: Ints, line: Rows, of_read: Ints) -> tuple[Ints, Rows]:
+def _absorb(owner: Ints, line: Pieces, of_read: Ints) -> tuple[Ints, Pieces]:
     """Let a read's bytes without payload land beside its payload: a piece more is a copy more.
 
     Only where bytes land depends on it; what lies before a payload piece goes before it.
     """
     if not len(line):
         return owner, line
-    payload = line["file"] >= 0
+    file, offset, length = (line[name] for name in ("file", "offset", "length"))
+    payload = file >= 0
     new_request = np.concatenate([[True], owner[1:] != owner[:-1]])
     if new_request.all():
-        line["file"][~payload], line["offset"][~payload] = _ZEROS, 0
-        return owner, line
+        return owner, line.having_at(~payload, file=_ZEROS, offset=0)
     seen = np.cumsum(payload & of_read)
     seen_before = seen - (payload & of_read)
     at_start = np.maximum.accumulate(np.where(new_request, seen_before, 0))
@@ -154,14 +144,12 @@ def _absorb(owner: Ints, line: Rows, of_read: Ints) -> tuple[Ints, Rows]:
     begins = new_request | ~of_read | (payload & (seen_before > at_start))
     first = np.flatnonzero(begins)
     group = np.cumsum(begins) - 1
-    joined = np.zeros(len(first), PIECE)
-    joined["length"] = np.add.reduceat(line["length"], first)
-    joined["file"] = np.where(line["file"][first] < 0, _ZEROS, line["file"][first])
-    joined["offset"] = np.where(payload[first], line["offset"][first], 0)
+    source, at = file[first].clip(_ZEROS), np.where(payload[first], offset[first], 0)
     leading = np.flatnonzero(payload & ~begins)
     if len(leading):
-        before = np.cumsum(line["length"]) - line["length"]
+        before = np.cumsum(length) - length
         ahead = before[leading] - before[first[group[leading]]]
-        joined["file"][group[leading]] = line["file"][leading]
-        joined["offset"][group[leading]] = (line["offset"][leading] - ahead).clip(0)
+        source[group[leading]] = file[leading]
+        at[group[leading]] = (offset[leading] - ahead).clip(0)
+    joined = Pieces.of(len(first), file=source, offset=at, length=np.add.reduceat(length, first))
     return owner[first], joined

@@ -137,7 +137,10 @@ def listing(plan: Plan) -> str:
 
 def request_lines(plan: Plan, first: int | None = None) -> list[str]:
     """Return the lines of `listing`, or the first of them."""
-    return [_line(plan, row) for row in plan.requests[:first]]
+    requests = plan.requests
+    if first is not None:
+        requests = requests.take(np.arange(min(first, len(requests))))
+    return [_line(plan, row) for row in requests.lowered()]
 
 
 def _line(plan: Plan, row: np.void) -> str:
@@ -167,7 +170,7 @@ def _flag_words(flags: int) -> str:
 
 def _pieces(plan: Plan, row: np.void) -> str:
     first, count = int(row["first_piece"]), int(row["piece_count"])
-    pieces = plan.pieces[first : first + count]
+    pieces = plan.pieces.take(np.arange(first, first + count)).lowered()
     as_recorded = count == 1 and pieces["offset"][0] == row["offset"]
     if not count or (as_recorded and pieces["file"][0] == row["file"]):
         return ""

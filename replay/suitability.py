@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from iotrace.replay.job import DATA_OPS, Op
 from iotrace.replay.loop import open_beneath, resident_bytes
-from iotrace.replay.pieces import Rows
 from iotrace.replay.plan import Plan
+from iotrace.replay.requests import Requests
 from iotrace.replay.result import Repetition
 from iotrace.replay.target import Target, file_system_of, writes_in_place
 from iotrace.replay.transforms.buffered import Buffered
@@ -23,7 +23,7 @@ _NAMES_SHOWN = 3
 def direct_requests(plan: Plan) -> npt.NDArray[np.bool_]:
     """Return which reads and writes go through a handle opened with O_DIRECT."""
     rows = plan.requests
-    opens = rows[rows["op"] == Op.OPEN]
+    opens = rows.compress(rows["op"] == Op.OPEN)
     direct = np.zeros(plan.handle_count + 1, np.bool_)
     direct[opens["handle"]] = opens["flags"] & os.O_DIRECT != 0
     return np.asarray(np.isin(rows["op"], DATA_OPS) & direct[rows["handle"]])
@@ -37,7 +37,7 @@ def fit_to_target(plan: Plan, target: Target) -> tuple[Plan, tuple[str, ...]]:
     if target.direct_refusal:
         return Buffered()(plan), (f"buffered instead of direct: {target.direct_refusal}",)
     block_bytes = target.offset_alignment_bytes or 1
-    rows = plan.requests[direct]
+    rows = plan.requests.compress(direct)
     odd = int(np.sum((rows["offset"] % block_bytes != 0) | (rows["length"] % block_bytes != 0)))
     if odd:
         return Buffered()(plan), (
@@ -118,7 +118,7 @@ def cached_direct(plan: Plan, root_fd: int, target: Target) -> tuple[str, ...]:
     others = data & ~direct & np.isin(plan.requests["file"], files)
     cached = sum(_cached(plan, file, root_fd) for file in files.tolist())
     written = int(plan.requests["length"][writes & direct].sum())
-    allowed = _reach_bytes(plan.requests[others]) + _TOLERATED_SHARE * written
+    allowed = _reach_bytes(plan.requests.compress(others)) + _TOLERATED_SHARE * written
     if cached <= allowed:
         return ()
     return (
@@ -143,7 +143,7 @@ def _cached(plan: Plan, file: int, root_fd: int) -> int:
         os.close(fd)
 
 
-def _reach_bytes(buffered: Rows) -> int:
+def _reach_bytes(buffered: Requests) -> int:
     """Return the bytes of whole pages that buffered requests may leave in the cache."""
     page = os.sysconf("SC_PAGE_SIZE")
     first = buffered["offset"] // page

@@ -12,7 +12,7 @@ from iotrace.replay.paths import rebase
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Applied, Note, Plan, Stream
 from iotrace.replay.relocation import Relocation
-from iotrace.replay.rows import ROW
+from iotrace.replay.requests import Requests
 from iotrace.traces.errors import PlanError
 from iotrace.traces.phases import Phase
 from iotrace.traces.trace import Trace
@@ -39,10 +39,10 @@ def plan_from_tensors(trace: Trace) -> Plan:
         notes.append(Note("tensors in another's storage, moved with it", shared))
     relocation = Relocation()
     return Plan(
-        files=describe_files(requests, paths, content.initial_bytes, relocation),
+        files=describe_files(content.requests, paths, content.initial_bytes, relocation),
         paths=paths,
         streams=streams,
-        requests=requests,
+        requests=content.requests,
         pieces=content.pieces,
         relocation=relocation,
         history=(Applied("recorded", (("layer", "tensor"),), (*notes, *content.notes)),),
@@ -96,9 +96,7 @@ def _number_paths(codes: Ints, names: list[str]) -> tuple[Ints, tuple[str, ...]]
     return np.array([index[name] for name in relative], np.int64)[place], tuple(index)
 
 
-def _requests(
-    trace: Trace, extents: dict[str, Ints]
-) -> tuple[npt.NDArray[np.void], tuple[Stream, ...]]:
+def _requests(trace: Trace, extents: dict[str, Ints]) -> tuple[Requests, tuple[Stream, ...]]:
     keys = np.stack([extents[name] for name in _GROUP])
     _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     group = group.ravel()
@@ -109,25 +107,27 @@ def _requests(
     place[order] = np.arange(len(order))
 
     count, rows = len(first), len(group)
-    requests = np.zeros(rows + 2 * count, ROW)
     source = np.concatenate([np.arange(rows), first, first])
     in_group = np.concatenate([place[group], place, place])
     rank = np.repeat([1, 0, 2], [rows, count, count])
     op = np.where(extents["phase"] == Phase.SAVE, int(Op.WRITE), int(Op.READ))
-    requests["op"] = np.concatenate([op, np.full(count, Op.OPEN), np.full(count, Op.CLOSE)])
-    requests["source_row"] = np.where(rank == 1, extents["row"][source], -1)
-    for name in ("offset", "length"):
-        requests[name] = np.where(rank == 1, extents[name][source], 0)
-    requests["file"] = extents["path"][source]
-    requests["path"] = np.where(rank == 0, extents["path"][source], -1)
-    requests["target"] = -1
-    requests["handle"] = in_group
-    requests["step"], requests["phase"] = extents["step"][source], extents["phase"][source]
     threads = np.stack([extents["process"], extents["thread"]])
     unique, stream = np.unique(threads, axis=1, return_inverse=True)
-    requests["stream"] = stream.ravel()[source]
+    requests = Requests.of(
+        len(source),
+        op=np.concatenate([op, np.full(count, Op.OPEN), np.full(count, Op.CLOSE)]),
+        source_row=np.where(rank == 1, extents["row"][source], -1),
+        offset=np.where(rank == 1, extents["offset"][source], 0),
+        length=np.where(rank == 1, extents["length"][source], 0),
+        file=extents["path"][source],
+        path=np.where(rank == 0, extents["path"][source], -1),
+        handle=in_group,
+        step=extents["step"][source],
+        phase=extents["phase"][source],
+        stream=stream.ravel()[source],
+    )
     requests = requests.take(np.lexsort((extents["offset"][source], rank, in_group)))
-    _set_flags(requests)
+    requests = _with_flags(requests)
     ranks = dict(zip(trace.ints("process").tolist(), trace.ints("rank").tolist(), strict=True))
     hosts = hosts_of(trace)
     return requests, tuple(
@@ -141,7 +141,7 @@ def hosts_of(trace: Trace) -> dict[int, int]:
     return {index: process.host for index, process in enumerate(trace.metadata.processes)}
 
 
-def _set_flags(requests: npt.NDArray[np.void]) -> None:
+def _with_flags(requests: Requests) -> Requests:
     """Let the first thread that saves a file in a step empty it, and the others add to it."""
     opens = np.flatnonzero(requests["op"] == Op.OPEN)
     rows = requests.take(opens)
@@ -151,5 +151,5 @@ def _set_flags(requests: npt.NDArray[np.void]) -> None:
     empties = np.zeros(len(rows), np.bool_)
     empties[first] = True
     flags = np.where(saves, os.O_WRONLY | os.O_CREAT, os.O_RDONLY)
-    requests["flags"][opens] = flags | np.where(saves & empties, os.O_TRUNC, 0)
-    requests["mode"][opens] = np.where(saves, 0o644, 0)
+    flags = flags | np.where(saves & empties, os.O_TRUNC, 0)
+    return requests.having_at(opens, flags=flags, mode=np.where(saves, 0o644, 0))

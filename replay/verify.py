@@ -9,8 +9,9 @@ from iotrace.replay.grouping import grouped_by_place
 from iotrace.replay.intervals import first_claims, unions
 from iotrace.replay.job import Op
 from iotrace.replay.loop import Tape, check_file, open_beneath
-from iotrace.replay.pieces import PADDING, Ints, Rows, request_index, spread
+from iotrace.replay.pieces import PADDING, Ints, Rows, pieces_in_place
 from iotrace.replay.plan import Plan
+from iotrace.replay.requests import Requests
 from iotrace.traces.words import plural
 
 _NO_LIMIT = np.iinfo(np.int64).max
@@ -128,21 +129,16 @@ def zeroed_extents(plan: Plan) -> Rows:
 def _written(plan: Plan) -> tuple[Rows, Ints]:
     """Return the payload of every write as EXTENT rows, and the request that writes each."""
     index = np.flatnonzero(plan.requests["op"] == Op.WRITE)
-    writes = plan.requests.take(index)
-    line = plan.pieces.take(spread(writes["first_piece"], writes["piece_count"].astype(np.int64)))
-    owner = request_index(writes)
-    ends = np.cumsum(line["length"])
-    begin = np.cumsum(writes["length"]) - writes["length"]
+    line, owner, place = pieces_in_place(plan.requests, plan.pieces, index)
     extents = np.zeros(len(line), EXTENT)
-    extents["file"] = writes["file"][owner]
+    extents["file"] = plan.requests["file"][index[owner]]
     extents["source"], extents["origin"] = line["file"], line["offset"]
-    extents["offset"] = writes["offset"][owner] + ends - line["length"] - begin[owner]
-    extents["length"] = line["length"]
+    extents["offset"], extents["length"] = place, line["length"]
     payload = (extents["source"] >= 0) & (extents["length"] > 0)
     return extents.compress(payload), index[owner[payload]]
 
 
-def _left(rows: Rows, extents: Rows, at: Ints) -> Rows:
+def _left(rows: Requests, extents: Rows, at: Ints) -> Rows:
     """Return what is left of extents, written by requests `at`, at the end of the run."""
     extents = extents.copy()
     room = _sizes_after(rows, extents["file"].astype(np.int64), at) - extents["offset"]
@@ -157,7 +153,7 @@ def _left(rows: Rows, extents: Rows, at: Ints) -> Rows:
     return np.concatenate([extents.compress(~punched), parts])
 
 
-def _unpunched(rows: Rows, extents: Rows, at: Ints, punches: Ints) -> Rows:
+def _unpunched(rows: Requests, extents: Rows, at: Ints, punches: Ints) -> Rows:
     """Return the parts of extents, written by requests `at`, that none of `punches` hits later."""
     holes = rows.take(punches)
     file = np.concatenate([extents["file"], holes["file"]]).astype(np.int64)
@@ -193,7 +189,7 @@ def _union_bytes(extents: Rows) -> int:
     return int((end - start).sum())
 
 
-def _sizes_after(rows: Rows, asked: Ints, index: Ints) -> Ints:
+def _sizes_after(rows: Requests, asked: Ints, index: Ints) -> Ints:
     """Return the least size that requests after each of `index` (-1: all) give the files asked."""
     count = len(rows) + 1
     resets = np.flatnonzero(resets_of(rows) & (rows["file"] >= 0))

@@ -13,15 +13,16 @@ from iotrace.replay.pieces import (
     PADDING,
     PAST_END,
     Ints,
-    Rows,
+    Pieces,
     is_payload,
-    make_pieces,
     packed,
+    parts_of,
     pieces_in_place,
     surround,
 )
 from iotrace.replay.plan import Applied, Plan
 from iotrace.replay.relocation import Relocation
+from iotrace.replay.requests import Requests
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
 from iotrace.traces.intervals import Intervals
@@ -74,22 +75,23 @@ class Align:
         plan.require_buffered("align")
         plan.require_new_files("align")
         layout = _Layout.of(plan, self.block_bytes)
-        requests = plan.requests.copy()
+        requests = plan.requests
         has_bytes = plan.is_data() & (requests["length"] > 0)
         writes = np.flatnonzero(has_bytes & (requests["op"] == Op.WRITE))
         reads = np.flatnonzero(has_bytes & (requests["op"] == Op.READ))
         others = np.flatnonzero(~has_bytes)
-        _move_sizes(requests, others, layout)
+        resized = _move_sizes(requests.take(others), layout)
         # What was between extents may have no room any more, and no range is empty.
-        lost = (requests["op"] == Op.ALLOCATE) & (requests["length"] == 0)
-        others = others[~lost[others]]
+        kept = (resized["op"] != Op.ALLOCATE) | (resized["length"] > 0)
         written, write_pieces = _move_writes(plan, writes, layout)
         read, read_pieces, parent = _move_reads(plan, reads, layout)
-        read["first_piece"] += len(write_pieces)
+        read = read.having(first_piece=read["first_piece"] + len(write_pieces))
         return plan.derive(
             Applied("align", (("block_bytes", self.block_bytes),)),
-            merge((requests.take(others), others, 0), (written, writes, 0), (read, parent, 0)),
-            np.concatenate([write_pieces, read_pieces]),
+            merge(
+                (resized.compress(kept), others[kept], 0), (written, writes, 0), (read, parent, 0)
+            ),
+            Pieces.joined(write_pieces, read_pieces),
             plan.relocation.compose(layout.step),
         )
 
@@ -245,9 +247,8 @@ def _unwritten_reads(
     return columns[:, 0], columns[:, 1], columns[:, 2]
 
 
-def _move_sizes(requests: Rows, others: Ints, layout: _Layout) -> None:
-    """Move what the requests without bytes say of places."""
-    rows = requests.take(others)
+def _move_sizes(rows: Requests, layout: _Layout) -> Requests:
+    """Return requests without bytes with what they say of places moved."""
     file = rows["file"].astype(np.int64)
     ends = layout.edge(file, rows["offset"] + rows["length"])
     starts = layout.edge(file, rows["offset"].copy())
@@ -259,26 +260,27 @@ def _move_sizes(requests: Rows, others: Ints, layout: _Layout) -> None:
     starts[holes] = layout.inside(file[holes], rows["offset"][holes], starts[holes])
     last = (rows["offset"] + rows["length"])[holes] - 1
     ends[holes] = layout.inside(file[holes], last, ends[holes] - 1) + 1
-    rows["length"] = np.where(ranged, ends - starts, rows["length"])
-    rows["length"] = np.where(rows["op"] == Op.TRUNCATE, sizes, rows["length"])
-    rows["offset"] = np.where(ranged | empty, starts, rows["offset"])
-    requests.put(others, rows)
+    length = np.where(ranged, ends - starts, rows["length"])
+    return rows.having(
+        length=np.where(rows["op"] == Op.TRUNCATE, sizes, length),
+        offset=np.where(ranged | empty, starts, rows["offset"]),
+    )
 
 
-def _move_writes(plan: Plan, writes: Ints, layout: _Layout) -> tuple[Rows, Rows]:
+def _move_writes(plan: Plan, writes: Ints, layout: _Layout) -> tuple[Requests, Pieces]:
     """Return the writes moved, those that end an extent padded, and their pieces."""
     rows = plan.requests.take(writes)
     file, ends = rows["file"].astype(np.int64), rows["offset"] + rows["length"]
     _, offset, room = layout.places.locate(file, rows["offset"])
     is_last = room == rows["length"]
     padding = np.where(is_last, layout.edge(file, ends) - offset - rows["length"], 0)
-    nothing = make_pieces(PADDING, 0, np.zeros(len(rows), np.int64))
-    line = surround(rows, plan.pieces, nothing, make_pieces(PADDING, 0, padding))
+    after = Pieces.of(len(rows), file=PADDING, length=padding)
+    line = surround(rows, plan.pieces, after.having(length=0), after)
     bounds = np.concatenate([[0], np.cumsum(rows["length"] + padding)])
     return recut(rows, line, bounds, np.arange(len(rows)), offset)
 
 
-def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Rows, Rows, Ints]:
+def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Requests, Pieces, Ints]:
     """Return the reads cut and joined as the layout has it, their pieces, and their parents."""
     rows = plan.requests.take(reads)
     line, owner, place = pieces_in_place(rows, plan.pieces)
@@ -288,7 +290,7 @@ def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Rows, Rows, I
         rows["file"][owner[payload]].astype(np.int64), place[payload], line["length"][payload]
     )
     own = owner[payload][parts.extent]
-    source = line.compress(payload).take(parts.extent)
+    payload_at = np.flatnonzero(payload)
     shift = parts.offset - place[payload][parts.extent]
     gap = parts.to_offset[1:] - (parts.to_offset + parts.length)[:-1]
     apart = (own[1:] != own[:-1]) | (gap < 0) | (gap >= layout.block_bytes)
@@ -297,37 +299,28 @@ def _move_reads(plan: Plan, reads: Ints, layout: _Layout) -> tuple[Rows, Rows, I
     past = line["file"] == PAST_END
     np.add.at(rest, owner[past], line["length"][past])
     ends_owner = np.concatenate([own[1:] != own[:-1], [True]])[: len(own)]
-    slots = np.stack(
-        [
-            make_pieces(PADDING, 0, np.where(begins, 0, np.concatenate([[0], gap])[: len(own)])),
-            make_pieces(source["file"], _offsets(source, shift), parts.length),
-            make_pieces(PAST_END, 0, np.where(ends_owner, rest[own], 0)),
-        ],
-        axis=1,
+    slots = (
+        Pieces.of(len(own), length=np.where(begins, 0, np.concatenate([[0], gap])[: len(own)])),
+        parts_of(line, payload_at[parts.extent], shift, parts.length),
+        Pieces.of(len(own), file=PAST_END, length=np.where(ends_owner, rest[own], 0)),
     )
     first = np.flatnonzero(begins)
-    lengths = slots["length"].sum(axis=1)
+    lengths = sum((slot["length"] for slot in slots), np.zeros(len(own), np.int64))
     total = np.add.reduceat(lengths, first) if len(first) else lengths
-    kept = slots.reshape(-1)
+    kept = Pieces.placed(slots, [len(slots) * np.arange(len(own)) + k for k in range(len(slots))])
     bounds = np.concatenate([[0], np.cumsum(total)])
     cut_rows, pieces = recut(
         rows, kept.compress(kept["length"] > 0), bounds, own[first], parts.to_offset[first]
     )
-    cut_rows["think_ns"][
-        np.concatenate([[False], own[first][1:] == own[first][:-1]])[: len(first)]
-    ] = 0
+    again = np.concatenate([[False], own[first][1:] == own[first][:-1]])[: len(first)]
+    cut_rows = cut_rows.having_at(again, think_ns=0)
     still, still_pieces = _keep(plan, rows.take(lost), layout)
-    still["first_piece"] += len(pieces)
+    still = still.having(first_piece=still["first_piece"] + len(pieces))
     parent = np.concatenate([reads[own[first]], reads[lost]])
-    return np.concatenate([cut_rows, still]), np.concatenate([pieces, still_pieces]), parent
+    return Requests.joined(cut_rows, still), Pieces.joined(pieces, still_pieces), parent
 
 
-def _offsets(source: Rows, shift: Ints) -> Ints:
-    """Return the recorded offsets `shift` bytes into pieces; holes have none."""
-    return np.where(source["file"] >= 0, source["offset"] + shift, 0)
-
-
-def _keep(plan: Plan, rows: Rows, layout: _Layout) -> tuple[Rows, Rows]:
+def _keep(plan: Plan, rows: Requests, layout: _Layout) -> tuple[Requests, Pieces]:
     """Return reads that bring no payload, such as those at the end of a file, moved whole."""
     line = packed(rows, plan.pieces)
     bounds = np.concatenate([[0], np.cumsum(rows["length"])])

@@ -6,8 +6,9 @@ import numpy as np
 
 from iotrace.replay.intervals import first_claims
 from iotrace.replay.job import Op
-from iotrace.replay.pieces import Ints, Rows, append_pieces, pieces_in_place
+from iotrace.replay.pieces import Ints, Pieces, append_pieces, parts_of, pieces_in_place
 from iotrace.replay.plan import Applied, Note, Plan
+from iotrace.replay.requests import Requests
 from iotrace.replay.transforms.reshape import merge
 from iotrace.replay.transforms.select import with_handles
 from iotrace.traces.phases import Phase
@@ -54,14 +55,15 @@ class Broadcast:
         kept = with_handles(rows, kept)
         merged = merge((reads, at, 0), (stay.compress(kept[others]), others[kept[others]], 0))
         used = merged["handle"] >= 0
-        merged["handle"][used] = np.unique(merged["handle"][used], return_inverse=True)[1]
+        handles = np.unique(merged["handle"][used], return_inverse=True)[1]
+        merged = merged.having_at(used, handle=handles)
         saved_bytes = int(rows["length"][index].sum() - reads["length"].sum())
         left_out = len(index) - len(np.unique(at))  # of one read, several parts may stay
         note = Note("reads left out: of bytes read before in their step", left_out, saved_bytes)
         return plan.derive(Applied("broadcast", (), (note,) if saved_bytes else ()), merged, pieces)
 
 
-def _first_reads(plan: Plan, index: Ints) -> tuple[Rows, Rows, Ints]:
+def _first_reads(plan: Plan, index: Ints) -> tuple[Requests, Pieces, Ints]:
     """Return the parts of reads that nobody read before in their step, pieces, and origins."""
     rows = plan.requests.take(index)
     step, file = rows["step"].astype(np.int64), rows["file"].astype(np.int64)
@@ -73,17 +75,19 @@ def _first_reads(plan: Plan, index: Ints) -> tuple[Rows, Rows, Ints]:
     _, start, end, source = found
     order = np.lexsort((start, source))
     start, end, source = start[order], end[order], source[order]
-    parts = line[source]
-    recorded = parts["file"] >= 0
-    parts["offset"] += np.where(recorded, start - place[source], 0)
-    parts["length"] = end - start
+    parts = parts_of(line, source, start - place[source], end - start)
     begins = np.ones(len(parts), np.bool_)
     begins[1:] = (owner[source][1:] != owner[source][:-1]) | (start[1:] != end[:-1])
     first = np.flatnonzero(begins)
     count = np.diff(np.append(first, len(parts)))
-    reads = rows.take(owner[source][first])
-    reads["offset"], reads["first_piece"], reads["piece_count"] = start[first], first, count
-    reads["length"] = np.add.reduceat(parts["length"], first) if len(first) else 0
-    again = np.concatenate([[False], owner[source][first][1:] == owner[source][first][:-1]])
-    reads["think_ns"][again[: len(reads)]] = 0
-    return reads, parts, index[owner[source][first]]
+    owner = owner[source][first]
+    again = np.concatenate([[False], owner[1:] == owner[:-1]])[: len(owner)]
+    reads = rows.take(
+        owner,
+        offset=start[first],
+        first_piece=first,
+        piece_count=count,
+        length=np.add.reduceat(parts["length"], first) if len(first) else 0,
+        think_ns=np.where(again, 0, rows["think_ns"][owner]),
+    )
+    return reads, parts, index[owner]

@@ -22,7 +22,6 @@ class Buffered:
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan without O_DIRECT."""
         direct = (plan.requests["op"] == Op.OPEN) & (plan.requests["flags"] & os.O_DIRECT != 0)
-        requests = plan.requests.copy()
-        requests["flags"][direct] &= ~os.O_DIRECT & 0xFFFFFFFF
+        requests = plan.requests.without_flags(direct, os.O_DIRECT)
         notes = (Note("opens without O_DIRECT", int(direct.sum())),) if direct.any() else ()
         return plan.derive(Applied("buffered", (), notes), requests)

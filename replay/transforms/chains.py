@@ -6,8 +6,9 @@ from iotrace.replay.barriers import places_of
 from iotrace.replay.fences import fence_epochs, find_fences
 from iotrace.replay.grouping import grouped, numbered
 from iotrace.replay.job import DATA_OPS, Fence, Op
-from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
+from iotrace.replay.requests import Requests
 
 
 def exchangeable(plan: Plan) -> tuple[Ints, Ints]:
@@ -40,7 +41,7 @@ def adjacent(plan: Plan) -> tuple[Ints, Ints]:
     return index, np.cumsum(np.concatenate([[False], apart])[: len(index)])
 
 
-def _stream_epochs(requests: Rows) -> Ints:
+def _stream_epochs(requests: Requests) -> Ints:
     """Return how many requests that must not be crossed lie before each in its stream."""
     stops = ~np.isin(requests["op"], (*DATA_OPS, Op.OPEN))
     order = grouped(requests["stream"])

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.job import Op
-from iotrace.replay.pieces import Ints, Rows, all_but, distinct, packed
+from iotrace.replay.pieces import Ints, all_but, distinct, packed
 from iotrace.replay.plan import Applied, Plan
+from iotrace.replay.requests import Requests
 from iotrace.replay.transforms.chains import adjacent
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
@@ -98,8 +99,9 @@ class Coalesce:
         del offset, chain
         line = packed(requests, plan.pieces, order)
         rows, pieces = recut(requests, line, bounds, parent, at)
-        _carry(rows, requests, order, starts, starts + length, bounds)
-        rows["gather"] = np.where(first == last, rows["gather"], GATHERS.index(self.gather))
+        gather = np.where(first == last, rows["gather"], GATHERS.index(self.gather))
+        think_ns, may_be_short = _carried(requests, order, starts, starts + length, bounds)
+        rows = rows.having(gather=gather, think_ns=think_ns, may_be_short=may_be_short)
         others = all_but(len(requests), order)
         merged = merge((rows, parent, 0), (requests.take(others), others, 0))
         return plan.derive(applied, merged, pieces)
@@ -140,18 +142,20 @@ def _inside(at: Ints, shift: Ints, low: Ints, high: Ints, owner: Ints) -> tuple[
     return cuts, owner[inside][kept]
 
 
-def _carry(rows: Rows, requests: Rows, order: Ints, starts: Ints, ends: Ints, bounds: Ints) -> None:
-    """Give each new request the pauses of its parts, and their leave to be short."""
+def _carried(
+    requests: Requests, order: Ints, starts: Ints, ends: Ints, bounds: Ints
+) -> tuple[Ints, Mask]:
+    """Return the pauses of the parts of each new request, and whether one may be short."""
     pauses = requests["think_ns"][order]
     paused = np.flatnonzero(pauses)
     reads = requests["op"][order[paused]] == Op.READ
     at = np.where(reads, starts[paused], ends[paused] - 1)
-    think_ns = np.zeros(len(rows), np.int64)
+    think_ns = np.zeros(len(bounds) - 1, np.int64)
     np.add.at(think_ns, np.searchsorted(bounds, at, side="right") - 1, pauses[paused])
-    rows["think_ns"] = think_ns
     short = np.flatnonzero(requests["may_be_short"][order])
-    rows["may_be_short"] = 0
+    may_be_short = np.zeros(len(bounds) - 1, np.bool_)
     first = np.searchsorted(bounds, starts[short], side="right") - 1
     last = np.searchsorted(bounds, ends[short] - 1, side="right") - 1
     for place, until in zip(first.tolist(), last.tolist(), strict=True):
-        rows["may_be_short"][place : until + 1] = 1
+        may_be_short[place : until + 1] = True
+    return think_ns, may_be_short

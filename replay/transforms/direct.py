@@ -14,14 +14,13 @@ from iotrace.replay.pieces import (
     PADDING,
     PAST_END,
     Ints,
-    Rows,
+    Pieces,
     all_but,
     distinct,
-    make_pieces,
     surround,
 )
 from iotrace.replay.plan import Applied, Note, Plan
-from iotrace.replay.rows import ROW
+from iotrace.replay.requests import Requests
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
 
@@ -30,7 +29,6 @@ OPS = ("read", "write")
 Mask = npt.NDArray[np.bool_]
 
 _CREATION = os.O_CREAT | os.O_EXCL | os.O_TRUNC
-_ALL_FLAGS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,8 @@ class Direct:
         padded = _pads_the_end(plan)[chosen] & fit
         rows, pieces, parent, direct = self._cut(plan, chosen, padded, fit)
         twins = _Twins.of(requests, rows, direct, plan.handle_count)
-        rows["handle"] = np.where(direct, twins.direct_handle[rows["handle"]], rows["handle"])
+        handle = rows["handle"]
+        rows = rows.having(handle=np.where(direct, twins.direct_handle[handle], handle))
         others = all_but(len(requests), chosen)
         merged = merge(
             (rows, parent, 0),
@@ -118,7 +117,7 @@ class Direct:
 
     def _cut(
         self, plan: Plan, chosen: Ints, padded: Mask, fit: Mask
-    ) -> tuple[Rows, Rows, Ints, Mask]:
+    ) -> tuple[Requests, Pieces, Ints, Mask]:
         """Return the data requests anew, their pieces, their parents, and which are direct."""
         block = self.block_bytes
         members = plan.requests.take(chosen)
@@ -132,11 +131,12 @@ class Direct:
         line = surround(
             members,
             plan.pieces,
-            make_pieces(NEIGHBOUR, 0, before),
-            make_pieces(np.where(reads, NEIGHBOUR, PADDING), 0, there),
-            make_pieces(PAST_END, 0, after - there),
+            Pieces.of(len(members), file=NEIGHBOUR, length=before),
+            Pieces.of(len(members), file=np.where(reads, NEIGHBOUR, PADDING), length=there),
+            Pieces.of(len(members), file=PAST_END, length=after - there),
         )
-        members["may_be_short"] |= (after > 0) & reads
+        may_be_short = (members["may_be_short"] > 0) | ((after > 0) & reads)
+        members = members.having(may_be_short=may_be_short)
         low, high = low - before, high + after
         lengths = high - low
         starts = np.cumsum(lengths) - lengths
@@ -154,7 +154,8 @@ class Direct:
         owner = np.searchsorted(starts, bounds[:-1], side="right") - 1
         offset = low[owner] + bounds[:-1] - starts[owner]
         rows, pieces = recut(members, line, bounds, owner, offset)
-        rows["think_ns"][np.concatenate([[False], owner[1:] == owner[:-1]])[: len(rows)]] = 0
+        again = np.concatenate([[False], owner[1:] == owner[:-1]])[: len(rows)]
+        rows = rows.having_at(again, think_ns=0)
         direct = (rows["offset"] % block == 0) & (rows["length"] % block == 0) & fit[owner]
         return rows, pieces, chosen[owner], direct
 
@@ -178,7 +179,7 @@ def _pads_the_end(plan: Plan) -> Mask:
     return np.asarray((rows["op"] == Op.WRITE) & (ends > 0) & (ends == most[era]))
 
 
-def _cut_backs(requests: Rows, padded: Ints) -> tuple[Rows, Ints]:
+def _cut_backs(requests: Requests, padded: Ints) -> tuple[Requests, Ints]:
     """Return the truncations that undo the padding of `padded` writes, and where they stand."""
     count = len(requests) + 1
     stops = np.flatnonzero((requests["op"] != Op.WRITE) & (requests["file"] >= 0))
@@ -188,13 +189,9 @@ def _cut_backs(requests: Rows, padded: Ints) -> tuple[Rows, Ints]:
     key = np.append(keys, -1)[following]
     place = np.where(key // count == own, key % count, len(requests))
     _, kept = np.unique(np.stack([own, place]), axis=1, return_index=True)
-    rows = np.zeros(len(kept), ROW)
     source = requests.take(padded[kept])
-    for name in ("file", "handle", "stream", "step", "phase"):
-        rows[name] = source[name]
-    rows["path"] = rows["target"] = rows["source_row"] = -1
-    rows["op"], rows["length"] = Op.TRUNCATE, source["offset"] + source["length"]
-    return rows, place[kept]
+    size_bytes = source["offset"] + source["length"]
+    return source.beside(op=Op.TRUNCATE, length=size_bytes, due_ns=0), place[kept]
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +209,7 @@ class _Twins:
     direct_handle: Ints
 
     @classmethod
-    def of(cls, requests: Rows, rows: Rows, direct: Mask, count: int) -> "_Twins":
+    def of(cls, requests: Requests, rows: Requests, direct: Mask, count: int) -> "_Twins":
         some = np.bincount(rows["handle"][direct], minlength=count) > 0
         others = np.bincount(rows["handle"][~direct], minlength=count) > 0
         handles = np.arange(count, dtype=np.int64)
@@ -220,38 +217,32 @@ class _Twins:
         handles[mixed] = count + np.arange(int(mixed.sum()))
         return cls(some & ~others, mixed, handles)
 
-    def original(self, requests: Rows) -> Rows:
+    def original(self, requests: Requests) -> Requests:
         """Return requests other than data with the flags of their opens set."""
-        rows = requests.copy()
-        opens = np.flatnonzero(rows["op"] == Op.OPEN)
-        handle = rows["handle"][opens]
+        opens = np.flatnonzero(requests["op"] == Op.OPEN)
+        handle = requests["handle"][opens]
         used = self.is_direct[handle] | self.is_mixed[handle]
-        flags = rows["flags"][opens].astype(np.int64)
+        flags = requests["flags"][opens].astype(np.int64)
         flags = np.where(used, flags & ~(os.O_DIRECT | os.O_APPEND), flags & ~os.O_DIRECT)
         flags |= np.where(self.is_direct[handle], os.O_DIRECT, 0)
-        rows["flags"][opens] = flags
-        return rows
+        return requests.having_at(opens, flags=flags)
 
-    def opens(self, requests: Rows) -> tuple[Rows, Ints]:
+    def opens(self, requests: Requests) -> tuple[Requests, Ints]:
         """Return the second opens, and the first ones they follow."""
         place = self._of_mixed(requests, Op.OPEN)
-        rows = requests.take(place)
-        dropped = _ALL_FLAGS & ~(_CREATION | os.O_APPEND)
-        rows["flags"] = (rows["flags"] & np.uint32(dropped)) | np.uint32(os.O_DIRECT)
-        rows["mode"] = 0
-        return self._second(rows), place
+        rows = self._second(requests.take(place, mode=0))
+        rows = rows.without_flags(np.arange(len(rows)), _CREATION | os.O_APPEND)
+        return rows.having(flags=rows["flags"] | os.O_DIRECT), place
 
-    def closes(self, requests: Rows) -> tuple[Rows, Ints]:
+    def closes(self, requests: Requests) -> tuple[Requests, Ints]:
         """Return the closes of the second opens, and the first ones' that they precede."""
         place = self._of_mixed(requests, Op.CLOSE)
         return self._second(requests.take(place)), place
 
-    def _of_mixed(self, requests: Rows, op: Op) -> Ints:
+    def _of_mixed(self, requests: Requests, op: Op) -> Ints:
         place = np.flatnonzero(requests["op"] == op)
         return np.asarray(place[self.is_mixed[requests["handle"][place]]])
 
-    def _second(self, rows: Rows) -> Rows:
-        rows["handle"] = self.direct_handle[rows["handle"]]
-        rows["source_row"] = -1
-        rows["think_ns"] = 0
-        return rows
+    def _second(self, rows: Requests) -> Requests:
+        handle = self.direct_handle[rows["handle"]]
+        return rows.having(handle=handle, source_row=-1, think_ns=0)

@@ -6,7 +6,6 @@ import numpy as np
 
 from iotrace.replay.job import Op
 from iotrace.replay.plan import Applied, Plan
-from iotrace.replay.rows import ROW
 from iotrace.replay.transforms.reshape import merge
 
 
@@ -32,10 +31,6 @@ class DropBehind:
         written = np.bincount(requests["handle"][writes], minlength=plan.handle_count) > 0
         at = np.flatnonzero(requests["op"] == Op.CLOSE)
         at = at[written[requests["handle"][at]]]
-        rows = np.zeros(len(at), ROW)
-        for name in ("file", "handle", "stream", "step", "phase", "due_ns"):
-            rows[name] = requests[name][at]
-        rows["path"] = rows["target"] = rows["source_row"] = -1
-        rows["op"] = Op.EVICT
+        rows = requests.take(at).beside(op=Op.EVICT)
         everything = np.arange(len(requests))
         return plan.derive(Applied("drop_behind"), merge((requests, everything, 0), (rows, at, -1)))

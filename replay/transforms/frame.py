@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from iotrace.replay.job import Op, SyncKind
 from iotrace.replay.lifetimes import Lifetimes
-from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
-from iotrace.replay.rows import ROW
+from iotrace.replay.requests import Requests
 from iotrace.replay.transforms.layout import Layout
 from iotrace.replay.transforms.naming import NewNames
 from iotrace.replay.transforms.sessions import Sessions, is_durable
@@ -41,86 +41,71 @@ class Frame:
     layout: Layout
     lifetimes: Lifetimes
     sessions: Sessions
-    rows: Rows
+    rows: Requests
     at: Ints
     flags: Ints
     is_there: Mask
     holed: Mask
 
-    def uses(self) -> tuple[Rows, Ints]:
-        """Return what is done through the new handles: of the syncs, each session's last.
-
-        This turns `rows` into it, for want of memory: ask for it last.
-        """
-        rows = self.rows
-        rows["handle"] = self.plan.handle_count + self.sessions.of_row
+    def uses(self) -> tuple[Requests, Ints]:
+        """Return what is done through the new handles: of the syncs, each session's last."""
+        rows = self.rows.having(handle=self.plan.handle_count + self.sessions.of_row)
         durable = is_durable(rows)
         last = self.sessions.last_of(durable)
         full = durable & (rows["flags"] == SyncKind.FSYNC)
-        rows["flags"][last] = np.where(
-            self.sessions.any_of(full)[self.sessions.of_row[last]],
-            SyncKind.FSYNC,
-            rows["flags"][last],
-        )
+        becomes_full = last[self.sessions.any_of(full)[self.sessions.of_row[last]]]
+        rows = rows.having_at(becomes_full, flags=SyncKind.FSYNC)
         keep = ~durable
         keep[last] = True
         if keep.all():
             return rows, self.at
         return rows.compress(keep), self.at[keep]
 
-    def opens(self) -> tuple[Rows, Ints]:
+    def opens(self) -> tuple[Requests, Ints]:
         """Return the open of each session, and where it stands."""
         reads = self.sessions.any_of(self.rows["op"] == Op.READ)
         writes = self.sessions.any_of(self.rows["op"] != Op.READ) | self._makes
         access = np.where(writes, np.where(reads, os.O_RDWR, os.O_WRONLY), os.O_RDONLY)
         first, at = self._first
-        rows = self._framed(first, Op.OPEN)
-        rows["flags"] = (
+        flags = (
             access
             | np.where(writes, os.O_CREAT, 0)
             | np.where(self._renews, os.O_TRUNC, 0)
             | self.flags[self.sessions.first]
         )
-        rows["mode"] = np.where(writes, _MODE, 0)
         temporary, final = self._names
         is_committed = at > self._commits[self._new]
-        rows["path"] = np.where(is_committed, final[self._new], temporary[self._new])
-        return rows, at
+        path = np.where(is_committed, final[self._new], temporary[self._new])
+        mode = np.where(writes, _MODE, 0)
+        return self._framed(first, op=Op.OPEN, flags=flags, mode=mode, path=path), at
 
-    def sizes(self) -> tuple[Rows, Ints]:
+    def sizes(self) -> tuple[Requests, Ints]:
         """Return what gives files with holes their size, and where it stands."""
         first, at = self._first
-        rows = self._framed(first, Op.TRUNCATE)
-        rows["length"] = self.layout.size_bytes[self._new]
+        rows = self._framed(first, op=Op.TRUNCATE, length=self.layout.size_bytes[self._new])
         return rows.compress(self._is_sized), at[self._is_sized]
 
-    def closes(self) -> tuple[Rows, Ints]:
+    def closes(self) -> tuple[Requests, Ints]:
         """Return the close of each session, and where it stands."""
         last = self.sessions.last
-        return self._framed(self.rows.take(last), Op.CLOSE), self.at[last]
+        return self._framed(self.rows.take(last), op=Op.CLOSE), self.at[last]
 
-    def renames(self) -> tuple[Rows, Ints]:
+    def renames(self) -> tuple[Requests, Ints]:
         """Return what commits the new files: the last of the renames that did the old ones."""
         new = np.flatnonzero(self._commits >= 0)
-        rows = self.plan.requests.take(self._commits[new])
+        new = new[np.argsort(self._commits[new], kind="stable")]
+        at = self._commits[new]
         temporary, final = self._names
-        rows["file"] = len(self.plan.files) + new
-        rows["path"], rows["target"] = temporary[new], final[new]
-        order = np.argsort(self._commits[new], kind="stable")
-        return rows.take(order), self._commits[new][order]
+        file = len(self.plan.files) + new
+        return self.plan.requests.take(at, file=file, path=temporary[new], target=final[new]), at
 
-    def unlinks(self) -> tuple[Rows, Ints]:
+    def unlinks(self) -> tuple[Requests, Ints]:
         """Return what removes the new files, and where it stands."""
         new = np.flatnonzero(self.lifetimes.end >= 0)
         at = self.lifetimes.end[new]
-        source = self.plan.requests.take(at)
-        rows = np.zeros(len(new), ROW)
-        for name in ("stream", "step", "phase", "due_ns"):
-            rows[name] = source[name]
-        rows["handle"] = rows["target"] = rows["source_row"] = -1
-        rows["op"], rows["file"] = Op.UNLINK, len(self.plan.files) + new
-        rows["path"] = self._names[1][new]
-        return rows, at
+        return self.plan.requests.take(at).beside(
+            op=Op.UNLINK, file=len(self.plan.files) + new, handle=-1, path=self._names[1][new]
+        ), at
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -155,7 +140,7 @@ class Frame:
         return commits
 
     @cached_property
-    def _first(self) -> tuple[Rows, Ints]:
+    def _first(self) -> tuple[Requests, Ints]:
         return self.rows.take(self.sessions.first), self.at[self.sessions.first]
 
     @cached_property
@@ -188,11 +173,6 @@ class Frame:
         makes = self._begins & ~self.is_there[self._new]
         return np.asarray(makes | self._renews | self._is_sized)
 
-    def _framed(self, source: Rows, op: Op) -> Rows:
-        """Return a request per session with what `source` has besides places."""
-        rows = np.zeros(len(source), ROW)
-        for name in ("file", "stream", "step", "phase", "due_ns"):
-            rows[name] = source[name]
-        rows["path"] = rows["target"] = rows["source_row"] = -1
-        rows["op"], rows["handle"] = op, self.plan.handle_count + np.arange(len(source))
-        return rows
+    def _framed(self, source: Requests, **columns: npt.ArrayLike) -> Requests:
+        """Return a request per session beside `source`."""
+        return source.beside(handle=self.plan.handle_count + np.arange(len(source)), **columns)

@@ -41,7 +41,7 @@ class Mapped:
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan with its reads from mapped files."""
         plan.require_buffered("--as mmap")
-        requests = plan.requests.copy()
+        requests = plan.requests
         opens = requests["op"] == Op.OPEN
         handle = requests["handle"]
         direct = np.zeros(plan.handle_count + 1, np.bool_)
@@ -51,11 +51,11 @@ class Mapped:
         mixed = direct & written
         reads = (requests["op"] == Op.READ) & (requests["length"] > 0)
         chosen = reads & ~mixed[handle]
-        requests["mapping"][chosen] = Mapping[self.advice.upper()]
         used = np.zeros(plan.handle_count + 1, np.bool_)
         used[handle[chosen]] = True
         cleared = opens & (direct & used)[handle]
-        requests["flags"][cleared] &= ~os.O_DIRECT & 0xFFFFFFFF
+        requests = requests.without_flags(cleared, os.O_DIRECT)
+        requests = requests.having_at(chosen, mapping=Mapping[self.advice.upper()])
         left = reads & ~chosen
         notes = []
         if cleared.any():

@@ -1,5 +1,6 @@
 """Requests moved to new files: data to its places, and fewer opens, syncs, renames, removals."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +15,14 @@ from iotrace.replay.pieces import (
     PAST_END,
     STALE,
     Ints,
-    Rows,
+    Pieces,
     append_pieces,
     pieces_in_place,
     spread,
 )
 from iotrace.replay.plan import Applied, Plan
 from iotrace.replay.relocation import Relocation
+from iotrace.replay.requests import Requests
 from iotrace.replay.transforms.frame import Frame
 from iotrace.replay.transforms.layout import Layout
 from iotrace.replay.transforms.naming import without_empty_directories
@@ -57,25 +59,16 @@ class Move:
         renames = frame.renames()
         rows, at = frame.uses()
         whole = np.flatnonzero(moved & _is_whole_sync(old))
-        apart = old.take(whole)
-        apart["file"] = apart["handle"] = apart["path"] = -1
+        apart = old.take(whole, file=-1, handle=-1, path=-1)
         others = np.flatnonzero(~moved)
         lost = old.compress(moved & (old["path"] >= 0))
         others = others[without_empty_directories(old.take(others), lost, plan.paths)]
         stay, pieces = append_pieces(old.take(others), plan.pieces, pieces)
         kept = ((stay, others), (apart, whole), (rows, at), renames)
-        dropped = np.ones(len(old), np.bool_)
-        for _, places in kept:
-            dropped[places] = False
-        pauses = carried_think(old, dropped)
-        for part, places in kept:
-            begins = np.concatenate([[True], places[1:] != places[:-1]])[: len(places)]
-            part["think_ns"] += np.where(begins, pauses[places], 0)
-        del pauses
-        requests = merge(*((part, places, 0) for part, places in kept), *around)
         paths = frame.paths
-        del rows, at, kept, frame  # what is left has room for the files' description
-        _number_handles(requests)
+        del rows, at, stay, frame  # what is left has room for the new ones
+        requests = merge(*((*part, 0) for part in _with_pauses(old, *kept)), *around)
+        requests = _with_handles_numbered(requests)
         none = np.zeros(len(self.layout.names), np.int64)
         return plan.derive(
             applied,
@@ -92,7 +85,7 @@ class Move:
         given_up[self.wanted.file] = True
         return np.asarray(given_up[self.plan.requests["file"]])
 
-    def _frame(self, rows: Rows, at: Ints, relocation: Relocation, holed: Ints) -> Frame:
+    def _frame(self, rows: Requests, at: Ints, relocation: Relocation, holed: Ints) -> Frame:
         plan = self.plan
         lifetimes = Lifetimes.of(plan, *self.layout.of_file)
         old = plan.requests
@@ -115,7 +108,7 @@ class Move:
         sized[holed - len(plan.files)] = True
         return Frame(plan, self.layout, lifetimes, sessions, rows, at, flags, there, sized)
 
-    def _data(self) -> tuple[Rows, Ints, Rows, Ints]:
+    def _data(self) -> tuple[Requests, Ints, Pieces, Ints]:
         """Return the reads and writes at their new places.
 
         Returns:
@@ -130,7 +123,8 @@ class Move:
         if not kept.all():
             line, owner, place = line.compress(kept), owner[kept], place[kept]
         stale = self._are_stale(line, wanted.file[owner], place)
-        line["file"][stale] = STALE
+        if stale.any():
+            line = line.having_at(stale, file=STALE)
         del owner, place, inside, kept
         parts = self.layout.step.joined().split(
             wanted.file, wanted.start, wanted.end - wanted.start
@@ -138,16 +132,16 @@ class Move:
         bounds = np.concatenate([[0], np.cumsum(parts.length)])
         parent = wanted.index[parts.extent]
         rows, pieces = recut(old, line, bounds, parent, parts.to_offset)
-        rows["file"] = parts.to_file
-        rows["may_be_short"] = 0
-        rows["think_ns"][np.concatenate([[False], parent[1:] == parent[:-1]])[: len(parent)]] = 0
+        again = np.concatenate([[False], parent[1:] == parent[:-1]])[: len(parent)]
+        think_ns = np.where(again, 0, rows["think_ns"])
+        rows = rows.having(file=parts.to_file, may_be_short=0, think_ns=think_ns)
         first, count = rows["first_piece"], rows["piece_count"].astype(np.int64)
         empty = np.isin(pieces["file"], (HOLE, STALE, PAST_END))
         seen = np.concatenate([[0], np.cumsum(empty)])
         reads = (rows["op"] == Op.READ) & (seen[first + count] > seen[first])
         return rows, parent, pieces, np.unique(rows["file"][reads])
 
-    def _are_stale(self, line: Rows, file: Ints, place: Ints) -> Mask:
+    def _are_stale(self, line: Pieces, file: Ints, place: Ints) -> Mask:
         """Return which pieces read zeros where their file holds bytes at another time."""
         plan = self.plan
         stale = np.zeros(len(line), np.bool_)
@@ -155,13 +149,13 @@ class Move:
         if not len(holes):
             return stale
         writes = plan.requests.compress(plan.requests["op"] == Op.WRITE)
-        before = plan.initial_extents()
-        chosen = [part[np.isin(part["file"], file[holes])] for part in (writes, before)]
-        columns = (
-            np.concatenate([part[name].astype(np.int64) for part in chosen])
-            for name in ("file", "offset", "length")
+        columns = []
+        for part in (writes, plan.initial_extents()):
+            chosen = np.isin(part["file"], file[holes])
+            columns.append([part[name][chosen] for name in ("file", "offset", "length")])
+        files, offset, length = (
+            np.concatenate(column).astype(np.int64) for column in zip(*columns, strict=True)
         )
-        files, offset, length = columns
         files, start, end = unions(files, offset, offset + length)
         filled = Relocation.of(files, start, end - start, files, start)
         known = holes[np.isin(file[holes], files)]
@@ -169,7 +163,7 @@ class Move:
         stale[known[met.extent]] = True
         return stale
 
-    def _ranges(self, moved: Mask) -> tuple[Rows, Ints]:
+    def _ranges(self, moved: Mask) -> tuple[Requests, Ints]:
         """Return the allocations and range syncs, as far as their bytes are used."""
         old = self.plan.requests
         ranged = (old["op"] == Op.ALLOCATE) | (
@@ -180,33 +174,48 @@ class Move:
         to_end = (rows["op"] == Op.SYNC) & (rows["length"] == 0)
         length = np.where(to_end, MAX_OFFSET_BYTES, rows["length"])
         parts = self.layout.step.joined().split(rows["file"], rows["offset"], length)
-        rows = rows.take(parts.extent)
-        rows["file"], rows["offset"], rows["length"] = parts.to_file, parts.to_offset, parts.length
-        rows["path"] = -1
+        rows = rows.take(
+            parts.extent,
+            file=parts.to_file,
+            offset=parts.to_offset,
+            length=parts.length,
+            path=-1,
+        )
         return rows, at[parts.extent]
 
-    def _syncs(self, moved: Mask) -> tuple[Rows, Ints]:
+    def _syncs(self, moved: Mask) -> tuple[Requests, Ints]:
         """Return each sync of an old file as one of every new file that has bytes of it."""
         at = np.flatnonzero(moved & is_durable(self.plan.requests))
-        rows = self.plan.requests.take(at)
+        file = self.plan.requests["file"][at]
         old, new = self.layout.of_file
-        first = np.searchsorted(old, rows["file"])
-        count = np.searchsorted(old, rows["file"], side="right") - first
-        owner = np.repeat(np.arange(len(at)), count)
-        rows = rows.take(owner)
-        rows["file"] = new[spread(first, count)] + len(self.plan.files)
-        rows["path"] = -1
-        return rows, at[owner]
+        first = np.searchsorted(old, file)
+        count = np.searchsorted(old, file, side="right") - first
+        at = np.repeat(at, count)
+        file = new[spread(first, count)] + len(self.plan.files)
+        return self.plan.requests.take(at, file=file, path=-1), at
 
 
-def _number_handles(requests: Rows) -> None:
-    """Number the handles anew, without gaps."""
-    used = requests["handle"] >= 0
-    is_used = np.zeros(int(requests["handle"].max(initial=-1)) + 1, np.bool_)
-    is_used[requests["handle"][used]] = True
-    number = np.cumsum(is_used) - 1
-    requests["handle"][used] = number[requests["handle"][used]]
+def _with_pauses(old: Requests, *parts: tuple[Requests, Ints]) -> Iterator[tuple[Requests, Ints]]:
+    """Give the first of the requests kept of each old one the pauses of those dropped before it."""
+    dropped = np.ones(len(old), np.bool_)
+    for _, places in parts:
+        dropped[places] = False
+    pauses = carried_think(old, dropped)
+    for part, places in parts:
+        begins = np.concatenate([[True], places[1:] != places[:-1]])[: len(places)]
+        think_ns = part["think_ns"] + np.where(begins, pauses[places], 0)
+        yield part.having(think_ns=think_ns), places
 
 
-def _is_whole_sync(rows: Rows) -> Mask:
+def _with_handles_numbered(requests: Requests) -> Requests:
+    """Return the requests with their handles numbered anew, without gaps."""
+    handle = requests["handle"]
+    number = np.zeros(int(handle.max(initial=-1)) + 2, np.int64)
+    number[handle] = 1
+    number = np.cumsum(number) - 1
+    number[-1] = -1  # of no handle
+    return requests.having(handle=number[handle])
+
+
+def _is_whole_sync(rows: Requests) -> Mask:
     return np.asarray((rows["op"] == Op.SYNC) & (rows["flags"] >= SyncKind.FILE_SYSTEM))

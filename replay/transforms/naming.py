@@ -6,7 +6,8 @@ import numpy as np
 
 from iotrace.replay.job import Op
 from iotrace.replay.paths import ancestors
-from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.pieces import Ints
+from iotrace.replay.requests import Requests
 
 
 class NewNames:
@@ -25,7 +26,7 @@ class NewNames:
         return len(self.paths) - 1
 
 
-def without_empty_directories(rows: Rows, lost: Rows, paths: Sequence[str]) -> Ints:
+def without_empty_directories(rows: Requests, lost: Requests, paths: Sequence[str]) -> Ints:
     """Return which rows are not on directories whose files are all lost.
 
     Args:
@@ -43,7 +44,7 @@ def without_empty_directories(rows: Rows, lost: Rows, paths: Sequence[str]) -> I
     return np.asarray(~(on_directories & drop))
 
 
-def _directories(rows: Rows, paths: Sequence[str]) -> set[str]:
+def _directories(rows: Requests, paths: Sequence[str]) -> set[str]:
     named = np.unique(np.concatenate([rows["path"], rows["target"]]))
     parents = {paths[index].rpartition("/")[0] for index in named.tolist() if index >= 0}
     return _with_ancestors(parents - {""})

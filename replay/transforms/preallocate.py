@@ -9,7 +9,6 @@ from iotrace.replay.files import growth_of, resets_of
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Applied, Plan
-from iotrace.replay.rows import ROW
 from iotrace.replay.transforms.reshape import merge
 
 
@@ -33,16 +32,12 @@ class Preallocate:
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan with an allocation after each such open."""
         plan.require_buffered("preallocate")
-        requests = plan.requests.copy()
+        requests = plan.requests
         at, size_bytes = _fresh_files(plan)
-        rows = np.zeros(len(at), ROW)
-        for name in ("file", "handle", "stream", "step", "phase", "due_ns"):
-            rows[name] = requests[name][at]
-        rows["path"] = rows["target"] = rows["source_row"] = -1
-        rows["op"], rows["length"] = Op.ALLOCATE, size_bytes
+        rows = requests.take(at).beside(op=Op.ALLOCATE, length=size_bytes)
         # Appending to what is allocated would go behind it.
         sized = np.isin(requests["file"], requests["file"][at]) & (requests["op"] == Op.OPEN)
-        requests["flags"][sized] &= np.uint32(0xFFFFFFFF & ~os.O_APPEND)
+        requests = requests.without_flags(sized, os.O_APPEND)
         everything = np.arange(len(requests))
         merged = merge((requests, everything, 0), (rows, at, 1))
         return plan.derive(Applied("preallocate"), merged)

@@ -7,9 +7,9 @@ import numpy as np
 
 from iotrace.replay.intervals import running_max
 from iotrace.replay.job import Op
-from iotrace.replay.pieces import NEIGHBOUR, Ints, Rows, make_pieces, spread
+from iotrace.replay.pieces import NEIGHBOUR, Ints, Pieces, spread
 from iotrace.replay.plan import Applied, Note, Plan
-from iotrace.replay.rows import ROW
+from iotrace.replay.requests import Requests
 from iotrace.replay.transforms.reshape import merge
 from iotrace.traces.errors import PlanError
 from iotrace.traces.phases import Phase
@@ -75,20 +75,25 @@ class Prefetch:
         fresh = np.concatenate([[True], blocks.stream[1:] != blocks.stream[:-1]])
         place = running_max(np.maximum(blocks.places(self.window_bytes), earliest), fresh)
         leads, leader = np.unique(blocks.stream, return_inverse=True)
-        reads = _rows(plan.requests.take(blocks.first_read), Op.READ)
-        reads["stream"] = len(plan.streams) + leader
-        reads["handle"] = plan.handle_count + blocks.group
-        reads["offset"], reads["length"] = blocks.offset, blocks.length
-        reads["first_piece"] = len(plan.pieces) + np.arange(len(reads))
-        reads["piece_count"] = reads["may_be_short"] = 1
+        due_ns = plan.requests["due_ns"]
+        reads = plan.requests.take(blocks.first_read).beside(
+            op=Op.READ,
+            stream=len(plan.streams) + leader,
+            handle=plan.handle_count + blocks.group,
+            offset=blocks.offset,
+            length=blocks.length,
+            first_piece=len(plan.pieces) + np.arange(len(leader)),
+            piece_count=1,
+            may_be_short=1,
+            due_ns=due_ns[place],
+        )
         first, last = blocks.ends()
-        opens, closes = _rows(reads.take(first), Op.OPEN), _rows(reads.take(last), Op.CLOSE)
-        opens["path"] = plan.requests["path"][opened[first]]
         changes = _changes(plan.requests)
         stays = changes[place[first]] == changes[earliest[first]]
         opens_at = np.where(stays, place[first], earliest[first])
-        for rows, at in ((opens, opens_at), (reads, place), (closes, place[last])):
-            rows["due_ns"] = plan.requests["due_ns"][at]
+        path = plan.requests["path"][opened[first]]
+        opens = reads.take(first).beside(op=Op.OPEN, path=path, due_ns=due_ns[opens_at])
+        closes = reads.take(last).beside(op=Op.CLOSE)
         merged = merge(
             (plan.requests, np.arange(len(plan.requests)), 0),
             (opens, opens_at, 1),
@@ -96,20 +101,11 @@ class Prefetch:
             (closes, place[last], 3),
         )
         note = Note("reads ahead", len(reads), int(blocks.length.sum()))
-        pieces = np.concatenate([plan.pieces, make_pieces(NEIGHBOUR, 0, blocks.length)])
+        ahead = Pieces.of(len(reads), file=NEIGHBOUR, length=blocks.length)
+        pieces = Pieces.joined(plan.pieces, ahead)
         after = plan.derive(Applied("prefetch", parameters, (note,)), merged, pieces)
         beside = (replace(plan.streams[stream], leads=stream) for stream in leads.tolist())
         return replace(after, streams=(*plan.streams, *beside))
-
-
-def _rows(like: Rows, op: Op) -> Rows:
-    """Return a request of `op` beside each of `like`, on its file."""
-    rows = np.zeros(len(like), ROW)
-    for name in ("file", "handle", "stream", "step", "phase"):
-        rows[name] = like[name]
-    rows["path"] = rows["target"] = rows["source_row"] = -1
-    rows["op"] = op
-    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +220,7 @@ def _begin_of_loads(plan: Plan) -> Ints:
     return begin
 
 
-def _changes(rows: Rows) -> Ints:
+def _changes(rows: Requests) -> Ints:
     """Return how often names, or files, had been changed once each request was done."""
     changes = np.isin(rows["op"], _CHANGES)
     changes |= (rows["op"] == Op.OPEN) & (rows["flags"] & _MAKES != 0)

@@ -41,10 +41,9 @@ class Reorder:
         in_time = np.argsort(key, kind="stable")
         by_offset = np.lexsort((index, requests["offset"][index], key))
         places, sources = index[in_time], index[by_offset]
-        rows = requests.copy()
-        rows.put(places, requests.take(sources))
-        for name in _OF_THE_PLACE:
-            rows[name][places] = requests[name][places]
+        origin = np.arange(len(requests))
+        origin[places] = sources
+        rows = requests.take(origin, **{name: requests[name] for name in _OF_THE_PLACE})
         moved = int((places != sources).sum())
         note = Note("requests in another order than recorded", moved)
         return plan.derive(Applied("reorder", (), (note,) if moved else ()), rows)

@@ -4,12 +4,13 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.grouping import grouped
-from iotrace.replay.pieces import Ints, Rows, cut
+from iotrace.replay.pieces import Ints, Pieces, cut
+from iotrace.replay.requests import Requests
 
 
 def recut(
-    requests: Rows, line: Rows, bounds: Ints, parent: Ints, offset: Ints
-) -> tuple[Rows, Rows]:
+    requests: Requests, line: Pieces, bounds: Ints, parent: Ints, offset: Ints
+) -> tuple[Requests, Pieces]:
     """Return one request per interval of `bounds`, and their pieces.
 
     Args:
@@ -20,13 +21,13 @@ def recut(
         offset: per interval, where it lies in its file.
     """
     pieces, first, count = cut(line, bounds)
-    rows = requests.take(parent)
-    rows["offset"], rows["length"] = offset, np.diff(bounds)
-    rows["first_piece"], rows["piece_count"] = first, count
+    rows = requests.take(
+        parent, offset=offset, length=np.diff(bounds), first_piece=first, piece_count=count
+    )
     return rows, pieces
 
 
-def merge(*parts: tuple[Rows, Ints, int]) -> Rows:
+def merge(*parts: tuple[Requests, Ints, int]) -> Requests:
     """Return all rows in order of time.
 
     Args:
@@ -41,7 +42,7 @@ def merge(*parts: tuple[Rows, Ints, int]) -> Rows:
     return _placed([part[0] for part in parts], order)
 
 
-def in_order(*parts: tuple[Rows, Ints]) -> tuple[Rows, Ints]:
+def in_order(*parts: tuple[Requests, Ints]) -> tuple[Requests, Ints]:
     """Return all rows in order of time, and the index in the old plan that each stands at."""
     parts = tuple(part for part in parts if len(part[1])) or parts[:1]
     when = np.concatenate([part[1] for part in parts])
@@ -51,21 +52,15 @@ def in_order(*parts: tuple[Rows, Ints]) -> tuple[Rows, Ints]:
     return _placed([part[0] for part in parts], order), when[order]
 
 
-def _placed(parts: list[Rows], order: Ints) -> Rows:
-    """Return the rows of all parts, one after the other, in `order`.
-
-    Rows are long: each part goes straight to its places, without a copy of all in between.
-    """
+def _placed(parts: list[Requests], order: Ints) -> Requests:
+    """Return the rows of all parts, one after the other, in `order`."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    rows = np.empty(len(order), parts[0].dtype)
     ends = np.cumsum([len(part) for part in parts])
-    for part, end in zip(parts, ends.tolist(), strict=True):
-        rows.put(place[end - len(part) : end], part)
-    return rows
+    return Requests.placed(parts, np.split(place, ends[:-1]))
 
 
-def carried_think(requests: Rows, dropped: npt.NDArray[np.bool_]) -> Ints:
+def carried_think(requests: Requests, dropped: npt.NDArray[np.bool_]) -> Ints:
     """Return, per request, the pauses of the dropped ones right before it in its stream, in ns."""
     if not np.any(requests["think_ns"][dropped]):
         return np.zeros(len(requests), np.int64)

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from iotrace.replay.coverage import CUT, READ, WRITE, Unwritten, find_unwritten, make_events
 from iotrace.replay.files import resets_of
 from iotrace.replay.job import DATA_OPS, Op
-from iotrace.replay.pieces import Ints, Rows, cut, packed, pieces_in_place
+from iotrace.replay.pieces import Ints, Pieces, cut, packed, pieces_in_place
 from iotrace.replay.plan import Applied, Note, Plan
+from iotrace.replay.requests import Requests
 from iotrace.traces.errors import PlanError
 from iotrace.traces.phases import Phase
 
@@ -76,12 +77,13 @@ class Select:
             raise PlanError("nothing is left to replay; select more ranks, steps, files or ops")
         requests = plan.requests.compress(keep)
         used = requests["handle"] >= 0
-        requests["handle"][used] = np.unique(requests["handle"][used], return_inverse=True)[1]
+        handle = np.unique(requests["handle"][used], return_inverse=True)[1]
         data = np.flatnonzero(np.isin(requests["op"], DATA_OPS))
         line = packed(requests, plan.pieces, data)
         bounds = np.concatenate([[0], np.cumsum(requests["length"][data])])
         pieces, first, count = cut(line, bounds)
-        requests["first_piece"][data], requests["piece_count"][data] = first, count
+        requests = requests.having_at(used, handle=handle)
+        requests = requests.having_at(data, first_piece=first, piece_count=count)
         parameters = tuple(
             (name, tuple(value)) for name, value in vars(self).items() if value is not None
         )
@@ -132,7 +134,7 @@ class Select:
         return np.asarray(chosen[rows["file"]] | named)
 
 
-def with_handles(rows: Rows, keep: Mask) -> Mask:
+def with_handles(rows: Requests, keep: Mask) -> Mask:
     """Keep opens and closes as the other kept requests need them.
 
     Of an open whose reads and writes are all left out, everything is.
@@ -151,7 +153,7 @@ def with_handles(rows: Rows, keep: Mask) -> Mask:
     return np.asarray(np.where(frame & by_handle, needed[rows["handle"]], keep))
 
 
-def _keeping_bytes(requests: Rows, file: Ints, until: Ints) -> Rows:
+def _keeping_bytes(requests: Requests, file: Ints, until: Ints) -> Requests:
     """Let opens of each file before each place find what was prepared: neither O_EXCL nor O_TRUNC.
 
     A file may be asked for several times; the last place counts.
@@ -161,12 +163,10 @@ def _keeping_bytes(requests: Rows, file: Ints, until: Ints) -> Rows:
     np.maximum.at(last, file[known], until[known])
     index = np.arange(len(requests))
     opens = (requests["op"] == Op.OPEN) & (index < last[requests["file"]])
-    requests = requests.copy()
-    requests["flags"][opens] &= np.uint32(0xFFFFFFFF ^ (os.O_EXCL | os.O_TRUNC))
-    return requests
+    return requests.without_flags(opens, os.O_EXCL | os.O_TRUNC)
 
 
-def _first_data(requests: Rows, count: int) -> Ints:
+def _first_data(requests: Requests, count: int) -> Ints:
     """Return the first read or write of each file; the number of requests where there is none."""
     first = np.full(count, len(requests))
     data = np.flatnonzero(np.isin(requests["op"], DATA_OPS))
@@ -174,7 +174,7 @@ def _first_data(requests: Rows, count: int) -> Ints:
     return first
 
 
-def _find_unwritten(plan: Plan, requests: Rows, pieces: Rows) -> Unwritten:
+def _find_unwritten(plan: Plan, requests: Requests, pieces: Pieces) -> Unwritten:
     """Return, per recorded file, the bytes that kept reads find and no kept write made."""
     line, owner, _ = pieces_in_place(requests, pieces)
     payload = line["file"] >= 0
@@ -195,7 +195,7 @@ def _find_unwritten(plan: Plan, requests: Rows, pieces: Rows) -> Unwritten:
     return find_unwritten(events, len(plan.files))
 
 
-def _initial_bytes(plan: Plan, requests: Rows, pieces: Rows, found: Ints) -> Ints:
+def _initial_bytes(plan: Plan, requests: Requests, pieces: Pieces, found: Ints) -> Ints:
     """Return, per recorded file, the bytes to prepare: those found, and as before the selection."""
     line, _, _ = pieces_in_place(requests, pieces)
     line = line.compress(line["file"] >= 0)
@@ -211,7 +211,8 @@ def _told_apart(plan: Plan, selected: Plan) -> Plan:
 
     They had it one after the other, and what took the name from one to the next is left out.
     """
-    rows = selected.requests.copy()
+    rows = selected.requests
+    names = {name: rows[name].copy() for name in ("path", "target")}
     paths = list(plan.paths)
     seen: set[str] = set()
     for file, spec in enumerate(selected.files):
@@ -219,11 +220,12 @@ def _told_apart(plan: Plan, selected: Plan) -> Plan:
             seen.update([spec.path] if spec.exists else [])
             continue
         own = rows["file"] == file
-        for column in ("path", "target"):
-            same = own & (rows[column] == plan.paths.index(spec.path))
-            rows[column][same] = len(paths)
+        for column in names.values():
+            column[own & (column == plan.paths.index(spec.path))] = len(paths)
         paths.append(f"{spec.path}.iotrace-{file}")
     if len(paths) == len(plan.paths):
         return selected
     before = replace(selected, history=plan.history)
-    return before.derive(selected.history[-1], rows, selected.pieces, paths=tuple(paths))
+    return before.derive(
+        selected.history[-1], rows.having(**names), selected.pieces, paths=tuple(paths)
+    )

@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from iotrace.replay.grouping import grouped, numbered
 from iotrace.replay.job import Op, SyncKind
-from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.pieces import Ints
+from iotrace.replay.requests import Requests
 from iotrace.traces.phases import Phase
 
 Mask = npt.NDArray[np.bool_]
@@ -33,7 +34,7 @@ class Sessions:
     last: Ints
 
     @classmethod
-    def of(cls, rows: Rows, process: Ints, flags: Ints, era: Ints) -> "Sessions":
+    def of(cls, rows: Requests, process: Ints, flags: Ints, era: Ints) -> "Sessions":
         """Return the sessions of `rows`, in order of issue.
 
         Args:
@@ -64,6 +65,6 @@ class Sessions:
         return last[last >= 0]
 
 
-def is_durable(rows: Rows) -> Mask:
+def is_durable(rows: Requests) -> Mask:
     """Return which requests make the data of one file durable."""
     return np.asarray((rows["op"] == Op.SYNC) & np.isin(rows["flags"], _DURABLE))

@@ -119,7 +119,7 @@ def _cut(plan: Plan, size_bytes: int, applied: Applied, option: str) -> Plan:
     offset = low[parent] + bounds[:-1] - starts[parent]
     line = packed(members, plan.pieces)
     rows, pieces = recut(requests, line, bounds, chosen[parent], offset)
-    rows["think_ns"][np.concatenate([[False], parent[1:] == parent[:-1]])] = 0
+    rows = rows.having_at(np.concatenate([[False], parent[1:] == parent[:-1]]), think_ns=0)
     others = all_but(len(requests), chosen)
     merged = merge((rows, chosen[parent], 0), (requests.take(others), others, 0))
     return plan.derive(applied, merged, pieces)

@@ -107,7 +107,7 @@ def planned(plan: Plan) -> dict[str, list[Call]]:
     opened: dict[int, str] = {}
     renamed: dict[str, str] = {}
     found: dict[str, list[Call]] = defaultdict(list)
-    for row in rows:
+    for row in rows.lowered():
         op = Op(int(row["op"]))
         if op == Op.OPEN:
             opened[int(row["handle"])] = plan.paths[row["path"]]

@@ -52,8 +52,8 @@ def test_the_plans_are_the_same(original: Trace, shared: Trace, layer: str) -> N
     for own, theirs in zip(plans(original, layer), plans(shared, layer), strict=True):
         assert own.counts() == theirs.counts()
         assert own.streams == theirs.streams
-        assert np.array_equal(own.requests, theirs.requests)
-        assert np.array_equal(own.pieces, theirs.pieces)
+        assert np.array_equal(own.requests.lowered(), theirs.requests.lowered())
+        assert np.array_equal(own.pieces.lowered(), theirs.pieces.lowered())
         assert shape(own.paths) == shape(theirs.paths)
         assert [sizes(file) for file in own.files] == [sizes(file) for file in theirs.files]
 

@@ -36,6 +36,7 @@ class Model:
     read: int = 0
 
     def __post_init__(self) -> None:
+        self.pieces = self.plan.pieces.lowered()
         inodes: dict[int, int] = {}
         for file, spec in enumerate(self.plan.files):
             if spec.exists:
@@ -83,7 +84,7 @@ class Model:
 
     def _pieces(self, row: np.void) -> np.ndarray:
         first = int(row["first_piece"])
-        return self.plan.pieces[first : first + int(row["piece_count"])]
+        return self.pieces[first : first + int(row["piece_count"])]
 
     def _check_direct(self, row: np.void, flags: int) -> None:
         if flags & os.O_DIRECT and row["length"]:
@@ -163,7 +164,7 @@ class Model:
 def run_in_order(plan: Plan) -> Model:
     """Run a plan's requests as they stand."""
     model = Model(plan)
-    for row in plan.requests:
+    for row in plan.requests.lowered():
         model.run(row)
     return model
 
@@ -252,7 +253,7 @@ def _by_file(job: Job) -> Iterator[list[int]]:
 
 def written_before(plan: Plan, row_of_trace: int) -> set[int]:
     """The payload bytes of a barrier's file (or stream, without a file) written before it."""
-    rows = plan.requests
+    rows, pieces = plan.requests.lowered(), plan.pieces.lowered()
     places = np.flatnonzero(rows["source_row"] == row_of_trace)  # several, on a file in parts
     barriers = rows[places]
     found: set[int] = set()
@@ -260,7 +261,7 @@ def written_before(plan: Plan, row_of_trace: int) -> set[int]:
         same = row["file"] in barriers["file"] or row["stream"] == barriers["stream"][0]
         if row["op"] == Op.WRITE and same:
             first = int(row["first_piece"])
-            for piece in plan.pieces[first : first + int(row["piece_count"])]:
+            for piece in pieces[first : first + int(row["piece_count"])]:
                 if piece["file"] >= 0:
                     found.update(token(piece["file"], piece["offset"], piece["length"]).tolist())
     return found

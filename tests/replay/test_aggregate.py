@@ -69,7 +69,7 @@ def test_ranks_are_named_by_their_number() -> None:
 def test_a_region_begins_at_the_rounded_sum_of_those_before(stripe: int, begin: int) -> None:
     """An exclusive prefix sum, each size rounded up to a stripe."""
     plan = valid(Aggregate("shared", stripe)(sketch(TWO_RANKS)))
-    writes = plan.requests[plan.requests["op"] == Op.WRITE]
+    writes = plan.requests.compress(plan.requests["op"] == Op.WRITE)
     assert writes["offset"].tolist() == [0, begin]
     assert plan.files[-1].final_bytes == begin + 100
 
@@ -224,8 +224,8 @@ def test_a_file_with_holes_punched_is_left_alone() -> None:
     """The common file is not punched."""
     plan = sketch("open a w+create\nwrite a 0 10\nallocate a 0 5\nclose a\n"
                   "open b w+create\nwrite b 0 10\nclose b")  # fmt: skip
-    requests = plan.requests.copy()
-    requests["flags"][requests["op"] == Op.ALLOCATE] = 0x03  # PUNCH_HOLE, KEEP_SIZE
+    allocates = plan.requests["op"] == Op.ALLOCATE
+    requests = plan.requests.having_at(allocates, flags=0x03)  # PUNCH_HOLE, KEEP_SIZE
     after = Aggregate("rank")(replace(plan, requests=requests))
     assert files(after) == ["a", "process-0"]
     (note,) = after.history[-1].notes
@@ -279,7 +279,7 @@ def test_requests_recorded_direct_stay_aligned() -> None:
     plan = valid(Aggregate("rank")(sketch(text)))
     direct = [line for line in lines(plan) if "direct" in line]
     assert direct == ["open process-0 w+create+direct"]
-    assert plan.requests[plan.requests["length"] == 4096]["offset"].tolist() == [4096]
+    assert plan.requests["offset"][plan.requests["length"] == 4096].tolist() == [4096]
 
 
 def test_a_name_that_is_taken_is_not_taken_again() -> None:
@@ -317,10 +317,10 @@ def test_regions_begin_at_stripes_after_align_too(ranks: list[list[int]], stripe
             text.append(f"write f{rank} {sum(sizes[:place])} {size}")
         text.append(f"close f{rank}")
     plan = valid(Align(4096)(Aggregate("shared", stripe)(sketch("\n".join(text)))))
-    writes = plan.requests[plan.requests["op"] == Op.WRITE]
+    writes = plan.requests.compress(plan.requests["op"] == Op.WRITE)
     end = 0
     for rank in range(len(ranks)):
-        own = writes[writes["stream"] == rank]
+        own = writes.compress(writes["stream"] == rank)
         assert own["offset"][0] % stripe == 0
         assert own["offset"][0] >= end
         assert np.all(own["offset"] % 4096 == 0)

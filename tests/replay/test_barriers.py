@@ -1,5 +1,6 @@
 """What ranks waited for each other with, in the recording, they wait with in a replay."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +63,7 @@ def test_what_comes_after_waits_for_all_ranks(tmp_path: Path) -> None:
     fences = schedule(plan).job.requests["fence"]
     (place,) = np.flatnonzero(fences == Fence.ALL)
     assert plan.requests["due_ns"][place] == 91 * MS
-    plan.requests.flags.writeable = True
-    plan.requests["think_ns"][place] = 0
+    plan = replace(plan, requests=plan.requests.having_at(int(place), think_ns=0))
     outcome = run(plan, tmp_path, timing="think", executor="posix", verify=True)
     assert (outcome.errors, outcome.verified) == ((), True)
     times = outcome.repetitions[0].timings

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from iotrace.replay.bindings import Bindings, _changes, _walk
 from iotrace.replay.job import Op
-from iotrace.replay.rows import ROW
+from iotrace.replay.requests import Requests
 
 FILES, PATHS = 4, ("a", "b", "c", "d/e")
 CHANGES = (Op.OPEN, Op.OPEN, Op.RENAME, Op.LINK, Op.UNLINK, Op.TRUNCATE)
@@ -32,11 +32,13 @@ def test_a_sort_finds_what_a_walk_does(found: list[tuple[Op, int, int, int]]) ->
 
 def test_names_of_files_at_any_time() -> None:
     """A file is found under its name of then, below a renamed directory too."""
-    rows = np.zeros(5, ROW)
-    rows["op"] = [Op.OPEN, Op.LINK, Op.UNLINK, Op.RENAME, Op.UNLINK]
-    rows["file"] = [0, 0, 0, -1, 0]
-    rows["path"] = [0, 0, 0, 2, 3]
-    rows["target"] = [-1, 1, -1, 4, -1]
+    rows = Requests.of(
+        5,
+        op=[Op.OPEN, Op.LINK, Op.UNLINK, Op.RENAME, Op.UNLINK],
+        file=[0, 0, 0, -1, 0],
+        path=[0, 0, 0, 2, 3],
+        target=[-1, 1, -1, 4, -1],
+    )
     paths = ("a", "d/b", "d", "f/b", "f")
     names = Bindings.of(rows, paths)
     place = np.arange(6)

@@ -126,8 +126,7 @@ def test_what_cannot_be_replaced_is_refused_before_the_start(
 def test_a_run_that_failed_has_one_cause(tmp_path: Path) -> None:
     """What differs after it, differs for that: the files are not compared."""
     plan = sketch("open a w+create\nwrite a 0 5\nclose a\nrename a b\nopen b r\nclose b")
-    rows = plan.requests.copy()
-    rows["target"][3] = rows["path"][3]
+    rows = plan.requests.having_at(3, target=plan.requests["path"][3])
     outcome = run(plan.derive(plan.history[0], rows), tmp_path, verify=True)
     assert outcome.errors == (
         "open, b: No such file or directory (request 4)",

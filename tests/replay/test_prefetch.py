@@ -61,7 +61,8 @@ def test_what_is_read_ahead_is_read_once_before_it_is_loaded_within_the_window(
     ahead: dict[Group, list[np.ndarray]] = defaultdict(list)
     waiting: dict[int, list[Extent]] = defaultdict(list)
     begun: dict[int, list[Extent]] = defaultdict(list)
-    for row in plan.requests[(plan.requests["op"] == Op.READ) & (plan.requests["length"] > 0)]:
+    reads = (plan.requests["op"] == Op.READ) & (plan.requests["length"] > 0)
+    for row in plan.requests.compress(reads).lowered():
         stream, step, file, low = (int(row[name]) for name in ("stream", "step", "file", "offset"))
         extent = ((step, file), low, low + int(row["length"]))
         leader = leads[stream]

@@ -128,9 +128,8 @@ def test_a_file_is_evicted_under_a_name_that_no_request_has(tmp_path: Path) -> N
         "open c/t/a rw+create\nwrite c/t/a 0 5000\nrename c/t c/f\nread c/t/a 0 5000\nclose c/t/a"
     )
     assert "c/f/a" not in plan.paths
-    requests = plan.requests.copy()
-    requests["phase"][requests["op"] == Op.READ] = Phase.LOAD
-    plan = replace(plan, requests=requests)
+    reads = plan.requests["op"] == Op.READ
+    plan = replace(plan, requests=plan.requests.having_at(reads, phase=Phase.LOAD))
     job = schedule(plan).job
     evicted = job.requests["path"][job.requests["op"] == Op.EVICT]
     assert [job.paths[path] for path in evicted] == ["c/f/a"]
@@ -154,9 +153,8 @@ def test_an_eviction_that_failed_is_named() -> None:
 def test_a_file_without_a_name_is_evicted_through_its_open(tmp_path: Path, executor: str) -> None:
     """Removed while it is open, as jobs do with spilled data."""
     plan = sketch("open a rw+create\nwrite a 0 5000\nunlink a\nread a 0 5000\nclose a")
-    requests = plan.requests.copy()
-    requests["phase"][requests["op"] == Op.READ] = Phase.LOAD
-    plan = replace(plan, requests=requests)
+    reads = plan.requests["op"] == Op.READ
+    plan = replace(plan, requests=plan.requests.having_at(reads, phase=Phase.LOAD))
     job = schedule(plan).job
     (eviction,) = job.requests[job.requests["op"] == Op.EVICT]
     assert (eviction["path"], eviction["handle"]) == (-1, 0)

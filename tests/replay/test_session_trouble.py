@@ -204,6 +204,7 @@ def test_nothing_leaves_the_workspace(tmp_path: Path) -> None:
 
 INTERRUPTED = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
@@ -212,8 +213,7 @@ from iotrace.replay.session import replay
 from iotrace.replay.sketch import sketch
 
 plan = sketch("open a w+create\\nwrite a 0 100\\nclose a")
-plan.requests.flags.writeable = True
-plan.requests["think_ns"][1] = 60_000_000_000
+plan = replace(plan, requests=plan.requests.having_at(1, think_ns=60_000_000_000))
 recorded = RecordedSummary(0, 0, 0, 0, 0, 0.0, 0.0)
 options = ReplayOptions(root=Path(sys.argv[1]), timing="think")
 replay(plan, recorded, options, lambda *stage: print(*stage, flush=True))
@@ -255,9 +255,7 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path, wrong: dict[str,
 def test_a_request_that_fails_is_told_in_words(tmp_path: Path) -> None:
     """Which request, on which file, and what the system said."""
     plan = sketch("open a w+create\nwrite a 0 5\nclose a\nrename a b\nopen b r\nclose b")
-    plan.requests.flags.writeable = True
-    plan.requests["op"][3] = Op.UNLINK
-    broken = replace(plan, requests=plan.requests)
+    broken = replace(plan, requests=plan.requests.having_at(3, op=Op.UNLINK))
     outcome = run(broken, tmp_path)
     assert outcome.errors == ("open, b: No such file or directory (request 4)",
                               "1 request left undone")  # fmt: skip

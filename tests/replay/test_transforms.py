@@ -68,7 +68,7 @@ def test_each_rewriting_is_sized() -> None:
     """Emptied by its open, a file has no blocks again."""
     save = "open a w+create+trunc\nwrite a 0 {size}\nclose a"
     plan = Preallocate()(sketch("\n".join(save.format(size=size) for size in (10, 20))))
-    sizes = plan.requests[plan.requests["op"] == Op.ALLOCATE]["length"]
+    sizes = plan.requests["length"][plan.requests["op"] == Op.ALLOCATE]
     assert sizes.tolist() == [10, 20]
 
 
@@ -85,11 +85,11 @@ def test_direct_by_op_and_size(direct: Direct, expected: dict[str, bool]) -> Non
     save = "open a w+create\nwrite a 0 4096\nwrite a 4096 512\nclose a"
     plan = direct(sketch(f"{save}\nopen a r\nread a 0 4096\nclose a"))
     rows = plan.requests
-    opens = rows[rows["op"] == Op.OPEN]
+    opens = rows.compress(rows["op"] == Op.OPEN)
     is_direct = dict(zip(opens["handle"], opens["flags"] & os.O_DIRECT != 0, strict=True))
     found = {
         f"{Op(row['op']).name.lower()} {row['offset']}": bool(is_direct[row["handle"]])
-        for row in rows[plan.is_data()]
+        for row in rows.compress(plan.is_data()).lowered()
     }
     assert found == expected
 

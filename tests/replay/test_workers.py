@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from iotrace.replay.build import plan_from_trace
 from iotrace.replay.fidelity import compare_requests
 from iotrace.replay.fold import fold
-from iotrace.replay.job import TIMING
+from iotrace.replay.job import REQUEST, TIMING
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.plan import Plan, Stream
 from iotrace.replay.result import Outcome, RecordedSummary
@@ -140,7 +140,7 @@ def test_workers_start_together(memory: Path) -> None:
 def test_ranks_are_folded_onto_fewer_workers() -> None:
     """A trace of a thousand ranks is replayed on a laptop."""
     streams = tuple(Stream(process=p, thread=0, rank=p) for p in range(10))
-    requests = np.zeros(10, sketch("open a r").requests.dtype)
+    requests = np.zeros(10, REQUEST)
     requests["stream"], requests["handle"] = np.arange(10), np.arange(10)
     folded = fold(streams, requests, 4)
     assert folded.names == ("ranks 0 to 2", "ranks 3 to 4", "ranks 5 to 7", "ranks 8 to 9")
@@ -151,7 +151,7 @@ def test_ranks_are_folded_onto_fewer_workers() -> None:
 def test_ranks_that_share_an_open_file_share_a_worker() -> None:
     """A descriptor cannot be in two processes; the report says that they are fewer."""
     streams = tuple(Stream(process=p, thread=0, rank=p) for p in range(4))
-    requests = np.zeros(6, sketch("open a r").requests.dtype)
+    requests = np.zeros(6, REQUEST)
     requests["stream"] = [0, 1, 2, 3, 0, 2]
     requests["handle"] = [0, 1, 2, 3, 4, 4]
     folded = fold(streams, requests)
@@ -163,7 +163,7 @@ def test_ranks_that_share_an_open_file_share_a_worker() -> None:
 def test_processes_that_follow_each_other_take_turns() -> None:
     """Outside a launcher, 2 starts after 0 ended and 3 after 1: two workers, not four."""
     streams = tuple(Stream(process=p, thread=0) for p in range(4))
-    requests = np.zeros(8, sketch("open a r").requests.dtype)
+    requests = np.zeros(8, REQUEST)
     requests["stream"] = requests["handle"] = [0, 1, 0, 2, 1, 3, 2, 3]
     folded = fold(streams, requests)
     assert folded.worker.tolist() == [0, 1, 0, 1]
@@ -178,8 +178,8 @@ def slow(processes: int = 2) -> Plan:
     """Processes that write in turn, every 100 ms, 1000 times each."""
     lines = ["open f# w+create", *(f"write f# {4096 * i} 4096" for i in range(1000))]
     plan = ranks(processes, "\n".join(lines))
-    rows = plan.requests.copy()
-    rows["due_ns"] = np.arange(len(rows)) * 100_000_000
+    rows = plan.requests
+    rows = rows.having(due_ns=np.arange(len(rows)) * 100_000_000)
     return plan.derive(plan.history[0], rows)
 
 
@@ -220,8 +220,8 @@ def test_a_worker_lost_while_reads_are_compared_proves_nothing(memory: Path) -> 
     """What was not compared must not count as equal."""
     reads = "\n".join(["read f# 0 4096"] * 100)
     plan = ranks(2, f"open f# rw+create\nwrite f# 0 4096\n{reads}")
-    rows = plan.requests.copy()
-    rows["due_ns"] = np.arange(len(rows)) * 5_000_000
+    rows = plan.requests
+    rows = rows.having(due_ns=np.arange(len(rows)) * 5_000_000)
     killers = []
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -287,8 +287,8 @@ def test_an_interrupt_after_a_worker_has_ended_is_one(memory: Path) -> None:
     """The first is gone, the second waits for its next write."""
     others = children()
     plan = ranks(2, SAVE)
-    rows = plan.requests.copy()
-    rows["due_ns"][-2:] = 500_000_000, 60_000_000_000  # the closes
+    closes = np.array([-2, -1])
+    rows = plan.requests.having_at(closes, due_ns=[500_000_000, 60_000_000_000])
     plan = plan.derive(plan.history[0], rows)
 
     def interrupt() -> None:
