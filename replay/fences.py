@@ -139,6 +139,8 @@ def _renews_name(requests: Requests) -> Mask:
 def _reads_holes(requests: Requests, pieces: Pieces) -> Mask:
     """Return which reads find zeros: only a write behind these may have made the file so long."""
     reads = requests["piece_count"] > 0  # others have no first piece
+    if not np.any(pieces["file"] == HOLE):
+        return np.zeros(len(requests), np.bool_)
     first, count = requests["first_piece"][reads], requests["piece_count"][reads]
     holes = np.concatenate([[0], np.cumsum(pieces["file"] == HOLE)])
     reads[reads] = holes[first + count] > holes[first]
@@ -160,10 +162,11 @@ def _conflicts(requests: Requests, domain: Ints, fence: Ints) -> list[int]:
     """
     data = np.isin(requests["op"], DATA_OPS) & (requests["length"] > 0) & (fence == Fence.NONE)
     rows = np.flatnonzero(data)
+    start, end = requests["offset"], requests["offset"] + requests["length"]
+    rows = rows[_go_back(requests.at("file", rows), start[rows], end[rows])]
     if not len(rows):
         return []
     epoch = fence_epochs(domain, fence)
-    start, end = requests["offset"], requests["offset"] + requests["length"]
     key = numbered(requests["file"][rows], domain[rows], epoch[rows])
     order = grouped_by_place(key, start[rows])
     key, order = key[order], rows[order]
@@ -180,6 +183,16 @@ def _conflicts(requests: Requests, domain: Ints, fence: Ints) -> list[int]:
         columns = (own, start[own], end[own], writes[own])
         found += _meetings(*(column.tolist() for column in columns))
     return found
+
+
+def _go_back(file: Ints, start: Ints, end: Ints) -> Mask:
+    """Return which requests are on files that are not gone through in order: others meet none."""
+    order = grouped(file)
+    file_then, start, end = file[order], start[order], end[order]
+    back = (file_then[1:] == file_then[:-1]) & (start[1:] < end[:-1])
+    goes_back = np.zeros(int(file.max(initial=0)) + 1, np.bool_)
+    goes_back[file_then[1:][back]] = True
+    return np.asarray(goes_back[file])
 
 
 def _meetings(

@@ -6,7 +6,8 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 _MOST = 2**62  # spans are below 2**31 where a column is one of a plan, and so are counts of rows
-_RADIX = 1 << 16
+_RADIX = 1 << 16  # what numpy sorts in time that grows with the number of keys alone
+_TABLE = 1 << 24  # numbers that a table of all is small for
 
 
 def numbered(*columns: npt.NDArray[np.integer]) -> Ints:
@@ -28,21 +29,38 @@ def numbered(*columns: npt.NDArray[np.integer]) -> Ints:
         values += column
         values -= least
         size *= span
-    return values
+    return _dense(values, size) if _RADIX < size <= _TABLE else values
+
+
+def _dense(values: Ints, size: int) -> Ints:
+    """Return the ranks of values below `size`."""
+    is_used = np.zeros(size, np.bool_)
+    is_used[values] = True
+    return (np.cumsum(is_used) - 1)[values]
 
 
 def grouped(keys: npt.NDArray[np.integer]) -> Ints:
     """Return the order that brings equal keys together, ascending, each group as it is.
 
-    Few keys, as of files and streams, are sorted by numpy's radix sort, which is for 16 bits.
+    Few keys, as of files and streams, are sorted by numpy's radix sort, which is for 16 bits; of
+    more, up to twice as many bits, the upper half after the lower.
 
     >>> grouped(np.array([3, 1, 3, 1])).tolist()
     [1, 3, 0, 2]
+    >>> grouped(np.array([3 << 16, 1, 3 << 16, 1 << 16])).tolist()
+    [1, 3, 0, 2]
     """
-    least = int(keys.min(initial=0))
-    if int(keys.max(initial=0)) - least < _RADIX:
-        keys = (keys - least).astype(np.uint16)
-    return np.argsort(keys, kind="stable")
+    if np.all(keys[1:] >= keys[:-1]):
+        return np.arange(len(keys))
+    least = int(keys.min())
+    span = int(keys.max()) - least + 1
+    if span > _RADIX**2:
+        return np.argsort(keys, kind="stable")
+    keys = (keys - least).astype(np.uint32)
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    if span > _RADIX:
+        order = order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
+    return order
 
 
 def grouped_by_place(keys: npt.NDArray[np.integer], places: Ints) -> Ints:

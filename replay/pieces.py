@@ -38,6 +38,8 @@ def spread(first: Ints, count: Ints) -> Ints:
     >>> spread(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
     """
+    if np.all(count == 1):
+        return first
     starts = np.cumsum(count) - count
     return np.repeat(first - starts, count) + np.arange(int(count.sum()), dtype=np.int64)
 
@@ -67,7 +69,7 @@ def all_but(count: int, chosen: Ints) -> Ints:
 def line_of(requests: Requests, pieces: Pieces, chosen: Ints | None = None) -> Pieces:
     """Return the pieces of the chosen requests (None: all), in that order."""
     first, count = (_column(requests, name, chosen) for name in ("first_piece", "piece_count"))
-    return pieces.take(first if np.all(count == 1) else spread(first, count.astype(np.int64)))
+    return pieces.take(spread(first, count.astype(np.int64)))
 
 
 def packed(requests: Requests, pieces: Pieces, chosen: Ints | None = None) -> Pieces:
@@ -90,7 +92,7 @@ def pieces_in_place(
     line = line_of(requests, pieces, chosen)
     counts, offset = (_column(requests, name, chosen) for name in ("piece_count", "offset"))
     if np.all(counts == 1):
-        return line, np.arange(len(counts)), offset
+        return line, np.arange(len(counts), dtype=np.int64), offset
     owner = np.repeat(np.arange(len(counts)), counts)
     length = line["length"]
     place = np.cumsum(length) - length
@@ -101,8 +103,7 @@ def pieces_in_place(
 
 
 def _column(requests: Requests, name: str, chosen: Ints | None) -> Ints:
-    column: Ints = requests[name]
-    return column if chosen is None else column.take(chosen)
+    return requests[name] if chosen is None else requests.at(name, chosen)
 
 
 def append_pieces(requests: Requests, pieces: Pieces, to: Pieces) -> tuple[Requests, Pieces]:

@@ -83,23 +83,26 @@ class Relocation:
             `to_file` (-1 where the byte has no place), `to_offset`, and how many bytes from
             there on lie as recorded.
         """
-        to_file, to_offset = file.astype(np.int64), offset.copy()
-        room = np.full(len(offset), UNBOUNDED)
-        known = np.isin(file, self.files())
-        if not known.any():
-            return to_file, to_offset, room
-        place = self.place(file[known], offset[known])
-        rows = self.entries.take(place.clip(0))
-        into = offset[known] - rows["offset"]
-        inside = (place >= 0) & (rows["file"] == file[known]) & (into < rows["length"])
-        to_file[known] = np.where(inside, rows["to_file"], -1)
-        to_offset[known] = np.where(inside, rows["to_offset"] + into, -1)
-        room[known] = np.where(inside, rows["length"] - into, 0)
+        entries = self.entries
+        if not len(entries):
+            return file.astype(np.int64), offset, np.full(len(offset), UNBOUNDED)
+        at = self.place(file, offset).clip(0)
+        into = offset - entries["offset"][at]
+        room = entries["length"][at] - into
+        inside = (entries["file"][at] == file) & (into >= 0) & (room > 0)
+        to_file = np.where(inside, entries["to_file"][at], np.int64(-1))
+        to_offset = np.where(inside, entries["to_offset"][at] + into, -1)
+        room = np.where(inside, room, 0)
+        own = np.flatnonzero(~np.isin(file, self.files()))
+        to_file[own], to_offset[own], room[own] = file[own], offset[own], UNBOUNDED
         return to_file, to_offset, room
 
     def split(self, file: npt.NDArray[np.integer], offset: Ints, length: Ints) -> Segments:
         """Return the parts of recorded extents; parts without a place are left out."""
         extents = np.arange(len(file), dtype=np.int64)
+        to_file, to_offset, room = self.locate(file, offset)
+        if np.all(room >= length) and np.all(length > 0):
+            return Segments(extents, offset, length, to_file, to_offset)
         known = np.isin(file, self.files())
         plain = extents[~known]
         moved = self._split_moved(extents[known], file[known], offset[known], length[known])

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from iotrace.replay.executors.executor import LoopReport
 from iotrace.replay.fidelity import Fidelity
@@ -15,6 +13,7 @@ from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared
 from iotrace.replay.statistics import estimate, latency_us
+from iotrace.replay.table import Column
 from iotrace.replay.verify import unproved_bytes
 from iotrace.traces.metadata import Completeness, HistoryEntry, Metadata
 from iotrace.traces.phases import Phase
@@ -278,7 +277,7 @@ def _lacking(recording: Metadata) -> Iterator[str]:
         yield problem if problem.startswith(_RECORDING) else f"{_RECORDING}{problem}"
 
 
-def _columns(plan: Plan, repetition: Repetition) -> dict[str, IntColumn | Strings | npt.NDArray[Any]]:
+def _columns(plan: Plan, repetition: Repetition) -> dict[str, IntColumn | Strings | Column]:
     rows, timings = plan.requests, repetition.timings
     count = len(rows)
     started = timings["start_ns"] > 0

@@ -73,6 +73,13 @@ class Table:
         column.flags.writeable = False
         return column
 
+    def at(self, name: str, index: Ints) -> Column:
+        """Return a column of the records at `index`."""
+        column, dtype = self.stored[name], self.RECORD[name]
+        if not column.ndim:
+            return np.full(len(index), column, dtype)
+        return column.take(index).astype(dtype, copy=False)
+
     @property
     def nbytes(self) -> int:
         """Memory that the columns take, in bytes."""

@@ -24,7 +24,7 @@ def exchangeable(plan: Plan) -> tuple[Ints, Ints]:
     domain = np.where(requests["file"] < 0, -1, requests["file"]).astype(np.int64)
     fence[requests["op"] == Op.CLOSE] = Fence.FILE
     fence[places_of(plan.barriers_ns, requests)] = Fence.ALL
-    columns = (requests[name][index] for name in ("stream", "handle", "op", "phase", "step"))
+    columns = (requests.at(name, index) for name in ("stream", "handle", "op", "phase", "step"))
     epochs = (_stream_epochs(requests)[index], fence_epochs(domain, fence)[index])
     return index, numbered(*columns, *epochs)
 
@@ -35,8 +35,8 @@ def adjacent(plan: Plan) -> tuple[Ints, Ints]:
     index, key = exchangeable(plan)
     order = grouped(key)  # equal ones stay in order of time
     index, key = index[order], key[order]
-    offset = requests["offset"][index]
-    ends = offset + requests["length"][index]
+    offset = requests.at("offset", index)
+    ends = offset + requests.at("length", index)
     apart = (key[1:] != key[:-1]) | (offset[1:] != ends[:-1])
     return index, np.cumsum(np.concatenate([[False], apart])[: len(index)])
 

@@ -87,9 +87,9 @@ class Coalesce:
         order, chain = adjacent(plan)
         if not len(order):
             return plan.derive(applied, requests)
-        offset, length = requests["offset"][order], requests["length"][order]
+        offset, length = requests.at("offset", order), requests.at("length", order)
         starts = np.cumsum(length) - length
-        reads = requests["op"][order] == Op.READ
+        reads = requests.at("op", order) == Op.READ
         cuts = self._cuts(offset, length, chain, starts, reads)
         bounds = np.append(distinct(cuts), length.sum())
         first = np.searchsorted(starts, bounds[:-1], side="right") - 1
@@ -146,13 +146,11 @@ def _carried(
     requests: Requests, order: Ints, starts: Ints, ends: Ints, bounds: Ints
 ) -> tuple[Ints, Mask]:
     """Return the pauses of the parts of each new request, and whether one may be short."""
-    pauses = requests["think_ns"][order]
-    paused = np.flatnonzero(pauses)
-    reads = requests["op"][order[paused]] == Op.READ
-    at = np.where(reads, starts[paused], ends[paused] - 1)
-    think_ns = np.zeros(len(bounds) - 1, np.int64)
-    np.add.at(think_ns, np.searchsorted(bounds, at, side="right") - 1, pauses[paused])
-    short = np.flatnonzero(requests["may_be_short"][order])
+    reads = requests.at("op", order) == Op.READ
+    begun = np.searchsorted(np.where(reads, starts, ends - 1), bounds)
+    pauses = np.cumsum(requests.at("think_ns", order))
+    think_ns = np.diff(np.append(0, pauses)[begun])
+    short = np.flatnonzero(requests.at("may_be_short", order))
     may_be_short = np.zeros(len(bounds) - 1, np.bool_)
     first = np.searchsorted(bounds, starts[short], side="right") - 1
     last = np.searchsorted(bounds, ends[short] - 1, side="right") - 1

@@ -135,8 +135,10 @@ class Move:
         again = np.concatenate([[False], parent[1:] == parent[:-1]])[: len(parent)]
         think_ns = np.where(again, 0, rows["think_ns"])
         rows = rows.having(file=parts.to_file, may_be_short=0, think_ns=think_ns)
-        first, count = rows["first_piece"], rows["piece_count"].astype(np.int64)
         empty = np.isin(pieces["file"], (HOLE, STALE, PAST_END))
+        if not empty.any():
+            return rows, parent, pieces, np.zeros(0, np.int64)
+        first, count = rows["first_piece"], rows["piece_count"].astype(np.int64)
         seen = np.concatenate([[0], np.cumsum(empty)])
         reads = (rows["op"] == Op.READ) & (seen[first + count] > seen[first])
         return rows, parent, pieces, np.unique(rows["file"][reads])

@@ -34,10 +34,10 @@ class Wanted:
     def of(cls, plan: Plan, index: Ints) -> "Wanted":
         """Return what the requests at `index` want; reads that want nothing are left out."""
         requests = plan.requests
-        file = requests["file"][index].astype(np.int64)
-        start = requests["offset"][index]
-        end = start + requests["length"][index]
-        is_write = requests["op"][index] == Op.WRITE
+        file = requests.at("file", index).astype(np.int64)
+        start = requests.at("offset", index)
+        end = start + requests.at("length", index)
+        is_write = requests.at("op", index) == Op.WRITE
         reads = np.flatnonzero(~is_write)
         line, owner, place = pieces_in_place(requests, plan.pieces, index[reads])
         kept = is_payload(line["file"]) & (line["length"] > 0)
