@@ -13,9 +13,9 @@ from iotrace.replay.grouping import first_of_each, grouped
 from iotrace.replay.intervals import running_max
 from iotrace.replay.job import Op
 from iotrace.replay.paths import ancestors
-from iotrace.replay.pieces import HOLE, STALE, Ints, Rows, spread
+from iotrace.replay.pieces import HOLE, STALE, Ints, Pieces, spread
 from iotrace.replay.plan import Applied, Note, Plan
-from iotrace.replay.rows import ROW
+from iotrace.replay.requests import Requests
 from iotrace.replay.transforms.reshape import carried_think, merge
 
 Mask = npt.NDArray[np.bool_]
@@ -67,19 +67,19 @@ class Overwrite:
         sizes = _Sizes.of(plan)
         folders = _Folders.of(plan)
         chosen, notes = _chosen(plan, sizes.is_remade, folders)
-        requests = plan.requests.copy()
+        requests = plan.requests
         own = np.append(chosen, False)[requests["file"]]
         opens = own & (requests["op"] == Op.OPEN)
         cuts = np.flatnonzero(own & (sizes.after < sizes.before))
-        requests["flags"][opens] &= np.uint32(0xFFFFFFFF & ~_MAKING)
-        requests["mode"][opens] = 0
-        truncates = requests["op"] == Op.TRUNCATE
-        requests["length"][truncates & own] = sizes.after[truncates & own]
+        truncates = own & (requests["op"] == Op.TRUNCATE)
+        requests = requests.without_flags(opens, _MAKING).having_at(opens, mode=0)
+        requests = requests.having_at(truncates, length=sizes.after[truncates])
         dropped = own & (requests["op"] == Op.ALLOCATE)
-        dropped |= own & truncates & (sizes.after == sizes.before)
+        dropped |= truncates & (sizes.after == sizes.before)
         names = (plan.files.paths[one] for one in plan.files.path[chosen].tolist())
         dropped[folders.makings(names)] = True
-        requests["think_ns"] += carried_think(requests, dropped)
+        think_ns = requests["think_ns"] + carried_think(requests, dropped)
+        requests = requests.having(think_ns=think_ns)
         kept = np.flatnonzero(~dropped)
         cuts = cuts[requests["op"][cuts] == Op.OPEN]
         merged = merge(
@@ -220,26 +220,21 @@ def _are_free(plan: Plan, wanted: Mask, folders: _Folders) -> Mask:
     return is_free
 
 
-def _truncates(requests: Rows, at: Ints, size_bytes: Ints) -> Rows:
+def _truncates(requests: Requests, at: Ints, size_bytes: Ints) -> Requests:
     """Return what cuts files right after the opens at `at`, which emptied them."""
-    rows = np.zeros(len(at), ROW)
-    for name in ("file", "handle", "stream", "step", "phase", "due_ns"):
-        rows[name] = requests[name][at]
-    writable = requests["flags"][at] & os.O_ACCMODE != os.O_RDONLY
-    rows["handle"] = np.where(writable, rows["handle"], -1)
-    rows["path"] = np.where(writable, -1, requests["path"][at])
-    rows["target"] = rows["source_row"] = -1
-    rows["op"], rows["length"] = Op.TRUNCATE, size_bytes[at]
-    return rows
+    opens = requests.take(at)
+    writable = opens["flags"] & os.O_ACCMODE != os.O_RDONLY
+    return opens.beside(
+        op=Op.TRUNCATE,
+        length=size_bytes[at],
+        handle=np.where(writable, opens["handle"], -1),
+        path=np.where(writable, -1, opens["path"]),
+    )
 
 
-def _without_zeros(plan: Plan, requests: Rows, own: Mask) -> Rows:
+def _without_zeros(plan: Plan, requests: Requests, own: Mask) -> Pieces:
     """Return the pieces, those that read nothing where old bytes lie now included."""
     reads = requests.compress(own & (requests["op"] == Op.READ))
     places = spread(reads["first_piece"], reads["piece_count"].astype(np.int64))
     holes = places[plan.pieces["file"][places] == HOLE]
-    if not len(holes):
-        return plan.pieces
-    pieces = plan.pieces.copy()
-    pieces["file"][holes] = STALE
-    return pieces
+    return plan.pieces.having_at(holes, file=STALE) if len(holes) else plan.pieces
