@@ -12,4 +12,7 @@ EXPORT uint64_t iotrace_now(void);
 EXPORT int iotrace_note(uint64_t start_ns, uint64_t end_ns, const char *json, size_t bytes);
 EXPORT void iotrace_pause(int on);
 
+/* Could the close of a descriptor of one of these files end a lock of this process? */
+EXPORT int iotrace_may_hold_locks(const char *const paths[], size_t count);
+
 #endif
