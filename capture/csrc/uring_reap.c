@@ -27,6 +27,11 @@ static struct bucket *bucket_of(struct ring *ring, uint64_t user_data)
 	return ring->buckets + (user_data * 0x9e3779b97f4a7c15u >> (64 - ring->bucket_bits));
 }
 
+static bool is_silent(const struct pending *pending)
+{
+	return pending->sqe_flags & URING_SQE_SKIP_SUCCESS;
+}
+
 /* --- the table --------------------------------------------------------- */
 
 static uint32_t allocate(struct ring *ring)
@@ -55,7 +60,7 @@ static void add(struct ring *ring, const struct pending *announced)
 	else
 		bucket->first = index;
 	bucket->last = index;
-	if (pending->sqe_flags & URING_SQE_SKIP_SUCCESS) {
+	if (is_silent(pending)) {
 		pending->next_silent = ring->silent_first;
 		ring->silent_first = index;
 	}
@@ -96,7 +101,7 @@ static void finish(struct ring *ring, uint32_t index, int64_t result, uint64_t n
 	*(before ? &at(ring, before)->next : &bucket->first) = pending->next;
 	if (bucket->last == index)
 		bucket->last = before;
-	if (pending->sqe_flags & URING_SQE_SKIP_SUCCESS)
+	if (is_silent(pending))
 		unlink_silent(ring, index);
 	sqe_complete(ring, pending, result, now);
 	ring->in_flight--;
@@ -108,9 +113,14 @@ static void finish(struct ring *ring, uint32_t index, int64_t result, uint64_t n
 
 /* --- matching ---------------------------------------------------------- */
 
-static bool fits(const struct pending *pending, int32_t result)
+/* What a silent one has moved it says only if that is less than it should. */
+static bool fits(struct ring *ring, const struct pending *pending, int32_t result)
 {
-	return result < 0 || pending->expected < 0 || pending->expected == result;
+	if (result == -ECANCELED && ring->has_broken)
+		return pending->chain == ring->broken_chain;
+	if (result < 0)
+		return true;
+	return !is_silent(pending) && (pending->expected < 0 || pending->expected == result);
 }
 
 /*
@@ -119,18 +129,25 @@ static bool fits(const struct pending *pending, int32_t result)
  */
 static uint32_t match(struct ring *ring, uint64_t user_data, int32_t result)
 {
-	uint32_t index = bucket_of(ring, user_data)->first, first = 0;
+	uint32_t index = bucket_of(ring, user_data)->first, first = 0, found = 0;
+	int count = 0;
 
-	for (int i = 0; index && i < CANDIDATES; index = at(ring, index)->next) {
+	for (; index && count < CANDIDATES; index = at(ring, index)->next) {
 		if (at(ring, index)->user_data != user_data)
 			continue;
-		if (fits(at(ring, index), result))
-			return index;
+		count++;
 		if (!first)
 			first = index;
-		i++;
+		if (!found && fits(ring, at(ring, index), result))
+			found = index;
+		if (found && !is_silent(at(ring, found)))
+			return found;
 	}
-	return first;
+	if (!found)
+		found = first;
+	if (count > 1 && is_silent(at(ring, found)) && result != -ECANCELED)
+		LOG_COUNT(unmatched_completions, 1); /* another may have failed like that */
+	return found;
 }
 
 /*
@@ -153,9 +170,26 @@ static void finish_silent(struct ring *ring, const struct pending *seen, uint64_
 	}
 }
 
+/* One has not done all it should: the later links of its chain never run. */
+static void break_chain(struct ring *ring, const struct pending *seen, uint64_t now)
+{
+	ring->has_broken = true;
+	ring->broken_chain = seen->chain;
+	if (!is_silent(seen)) /* each of them will say so */
+		return;
+	for (uint32_t index = 1; index <= ring->pending_used; index++) {
+		struct pending *later = at(ring, index);
+
+		if (later->kind != PENDING_FREE && later->chain == seen->chain &&
+		    (int32_t)(later->order - seen->order) > 0)
+			finish(ring, index, -ECANCELED, now);
+	}
+}
+
 static void reap_one(struct ring *ring, const struct cqe *cqe, uint64_t now)
 {
 	uint32_t index = match(ring, cqe->user_data, cqe->result);
+	struct pending seen;
 
 	if (!index) {
 		if (cqe->user_data != LIBURING_TIMEOUT)
@@ -164,12 +198,13 @@ static void reap_one(struct ring *ring, const struct cqe *cqe, uint64_t now)
 	}
 	if (cqe->flags & URING_CQE_MORE)
 		return;
-	if (ring->silent_first && cqe->result != -ECANCELED) {
-		struct pending seen = *at(ring, index);
-
+	seen = *at(ring, index);
+	if (ring->silent_first && cqe->result != -ECANCELED)
 		finish_silent(ring, &seen, now);
-	}
 	finish(ring, index, cqe->result, now);
+	if (seen.sqe_flags & URING_SQE_LINK && cqe->result != -ECANCELED &&
+	    (cqe->result < 0 || (seen.expected >= 0 && cqe->result != seen.expected)))
+		break_chain(ring, &seen, now);
 }
 
 /* --- the completion queue ---------------------------------------------- */

@@ -72,6 +72,8 @@ struct ring {
 	_Atomic uint32_t taken; /* head of the queue */
 	uint32_t pending_used, pending_free, silent_first;
 	uint32_t in_flight, appends_in_flight;
+	uint32_t broken_chain; /* the last of which a link failed */
+	bool has_broken;
 
 	void *memory;
 	size_t memory_bytes;
