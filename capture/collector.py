@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from iotrace.capture.accounts import account_of, own_accounts, unseen_without_log
+from iotrace.capture.appends import place_appends, swapped_appends
 from iotrace.capture.blocks import (
     CODED_COLUMNS,
     NULLS,
@@ -78,8 +79,9 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     blocks = list(process_blocks(logs, notes, faults, context))
     block = in_time_order(joined(blocks or [empty_block()]))
     requests = Requests(block, context.words)
+    doubts = [*swapped_appends(place_appends(requests))]
     put_in_order(requests, files)
-    swapped = mark_swapped(requests)
+    doubts += swapped_places(mark_swapped(requests))
     here = describe_host()
     boots = list(dict.fromkeys([*(log.header.boot_id for log in logs), here.boot_id]))
     hosts = tuple(here if boot == here.boot_id else Host(boot_id=boot) for boot in boots)
@@ -103,7 +105,7 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
             unreadable,
             read_roster(raw_dir, found),
             faults,
-            swapped,
+            doubts,
         ),
     )
     return Trace.from_columns(as_columns(block, context), metadata)
@@ -193,7 +195,7 @@ def describe_completeness(
     unreadable: Sequence[str],
     roster: Roster,
     faults: Faults,
-    swapped: int,
+    doubts: Sequence[str],
 ) -> Completeness:
     """Return what is known to be missing from the rows of `block`.
 
@@ -201,7 +203,7 @@ def describe_completeness(
         found: all logs; what those without rows lost counts as well.
         logs: the logs of the trace's processes, in order.
         roster: the processes of this host.
-        swapped: requests of threads at once through one position, in lengths that differ.
+        doubts: which requests may have taken each other's places.
     """
     endings = [p.ending for p in roster.without_log() if p.ending]
     requests = Requests(block, context.words)
@@ -231,7 +233,7 @@ def describe_completeness(
             *unknown_submissions(found),
             *mapped_bytes(requests, faults),
             *uncertain_offsets(racing, context.files),
-            *swapped_places(swapped),
+            *doubts,
             *unknown_places(requests),
             *unread_direct(requests, context.files),
             *lost_names(written, context.files, boot_id()),

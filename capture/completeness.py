@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from iotrace.capture.accounts import Account
 from iotrace.capture.blocks import NULLS, Block, Words
-from iotrace.capture.extents import Extents, holds_data
+from iotrace.capture.extents import Extents, data_bytes
 from iotrace.capture.files import FileTable
 from iotrace.capture.rawlog import RawLog
 from iotrace.traces.metadata import FileCompleteness, ProcessCompleteness
@@ -227,14 +227,17 @@ def is_explained(written: Written, files: FileTable, file: int, size_bytes: int 
     starts = extents.starts if extents else np.empty(0, np.int64)
     ends = extents.ends if extents else np.empty(0, np.int64)
     known = Extents.union(np.append(starts, 0), np.append(ends, written.before_bytes[file]))
-    left_out = sum(end - start for start, end in known.gaps(size_bytes))
-    if left_out <= written.placeless_bytes.get(file, 0):
-        return True
     path = Path(files.paths[files.last_paths[file]])
     try:
-        return not holds_data(path, known.gaps(size_bytes), path.stat().st_blksize)
+        block_bytes = path.stat().st_blksize
+        unexplained = data_bytes(path, known.gaps(size_bytes), block_bytes)
     except OSError:
         return False
+    placeless = written.placeless_bytes.get(file, 0)
+    left_out = sum(end - start for start, end in known.gaps(size_bytes))
+    if placeless and unexplained < left_out:
+        placeless += 2 * block_bytes  # between holes it begins and ends inside of a block
+    return unexplained <= placeless
 
 
 def process_completeness(

@@ -12,15 +12,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from iotrace.capture.completeness import Requests, Rows
-from iotrace.traces.grouping import number_groups, running_max
+from iotrace.capture.overlaps import clusters_of, extremes
+
+UNLOCKED_APIS = ("io_uring",)  # the kernel keeps nobody else from the position meanwhile
 
 
 def mark_swapped(requests: Requests) -> int:
     """Mark offsets that may be swapped between threads as `inferred`.
 
     Returns:
-        How many of them are among requests of several lengths, so that the extents may be wrong as
-        well as who moved them.
+        How many of them are among requests of several lengths, or may have gone to one place, so
+        that the extents may be wrong as well as who moved them.
     """
     if "offset_source" not in requests.block:  # no process
         return 0
@@ -28,7 +30,10 @@ def mark_swapped(requests: Requests) -> int:
     requests.block["offset_source"][rows] = requests.words.offset_source.code("inferred")
     moved = requests.block["result"][rows]
     shortest, longest = extremes(clusters, moved)
-    return int(np.count_nonzero(shortest[clusters] != longest[clusters]))
+    codes = requests.codes("api", UNLOCKED_APIS)
+    unlocked = np.bincount(clusters, np.isin(requests.block["api"][rows], codes))
+    is_doubtful = (shortest != longest) | (unlocked > 0)
+    return int(np.count_nonzero(is_doubtful[clusters]))
 
 
 def overlapping(requests: Requests) -> tuple[Rows, Rows]:
@@ -41,26 +46,10 @@ def overlapping(requests: Requests) -> tuple[Rows, Rows]:
     rows = requests.succeeded("read", "write")
     is_tracked = block["offset_source"][rows] == requests.words.offset_source.find("tracked")
     rows = rows[is_tracked & (block["result"][rows] > 0)]
-    rows = rows[np.lexsort((block["start_ns"][rows], block["open"][rows], block["process"][rows]))]
-    opens = number_groups(block["process"][rows], block["open"][rows])
-    latest_ns = running_max(block["end_ns"][rows], opens)
-    is_apart = np.ones(len(rows), np.bool_)
-    is_apart[1:] = opens[1:] != opens[:-1]
-    is_apart[1:] |= block["start_ns"][rows[1:]] > latest_ns[:-1]
-    clusters = np.cumsum(is_apart) - 1
+    rows, clusters = clusters_of(block, rows, "process", "open")
     lowest, highest = extremes(clusters, block["thread"][rows])
     is_shared = lowest[clusters] != highest[clusters]
     return rows[is_shared], clusters[is_shared]
-
-
-def extremes(clusters: Rows, values: Rows) -> tuple[Rows, Rows]:
-    """Return the least and the largest value of each cluster."""
-    count = int(clusters.max(initial=-1)) + 1
-    least = np.full(count, np.iinfo(np.int64).max)
-    largest = np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(least, clusters, values)
-    np.maximum.at(largest, clusters, values)
-    return least, largest
 
 
 def swapped_places(count: int) -> Iterator[str]:

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Descriptors handed to other processes, which move the position from then on too. */
+#include "passing.h"
+
+#include "memory.h"
 #include "real.h"
 #include "request.h"
 
 #include <string.h>
 #include <sys/socket.h>
 
-static void passed(const struct cmsghdr *part)
+#define PARTS_MAX_BYTES 2048 /* 253 descriptors are the most that the kernel takes */
+
+static void passed(const struct cmsghdr *part, const char *end)
 {
-	size_t bytes = part->cmsg_len - CMSG_LEN(0);
+	size_t bytes = part->cmsg_len - CMSG_LEN(0), room = (size_t)(end - (char *)CMSG_DATA(part));
 	struct open_file *file;
 	int fd;
 
+	if (bytes > room) /* of one that the kernel has yet to look at */
+		bytes = room;
 	for (size_t at = 0; at + sizeof(fd) <= bytes; at += sizeof(fd)) {
 		memcpy(&fd, CMSG_DATA(part) + at, sizeof(fd));
 		file = descriptor_known(fd);
@@ -20,14 +27,31 @@ static void passed(const struct cmsghdr *part)
 	}
 }
 
-/* After the kernel took it, so that its parts can be looked at. */
+/* Its parts must be memory: of one that the kernel has taken, or a copy. */
 static void sent(struct msghdr *message)
 {
+	const char *end = (char *)message->msg_control + message->msg_controllen;
+
 	if (likely(!message->msg_controllen))
 		return;
 	for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part))
 		if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS)
-			passed(part);
+			passed(part, end);
+}
+
+void passing_foreseen(const struct msghdr *message)
+{
+	_Alignas(struct cmsghdr) char parts[PARTS_MAX_BYTES];
+	struct msghdr copy;
+
+	if (!memory_read(&copy, message, sizeof(copy)) || !copy.msg_controllen)
+		return;
+	if (copy.msg_controllen > sizeof(parts))
+		copy.msg_controllen = sizeof(parts);
+	if (!memory_read(parts, copy.msg_control, copy.msg_controllen))
+		return;
+	copy.msg_control = parts;
+	sent(&copy);
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)

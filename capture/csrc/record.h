@@ -72,6 +72,7 @@
 	X(OFFSET_ARGUMENT, "argument") /* the call named it */                \
 	X(OFFSET_TRACKED, "tracked")   /* the library followed the position */ \
 	X(OFFSET_QUERIED, "queried")   /* asked of the kernel around the call */ \
+	X(OFFSET_END, "end") /* counted back from the size after it: others may have added to that */ \
 	X(OFFSET_INFERRED, "inferred") /* from a stream's buffer and position: may be several calls */
 
 #define ENUM_MEMBER(id, name) id,

@@ -163,12 +163,17 @@ ssize_t request_move(struct request request, enum record_op op, const void *buff
 	return result;
 }
 
-/* Where a positional write that appends went: to the end of its file, whatever it asked. */
-static off_t appended_at(int fd, ssize_t result)
+void request_place_appended(struct record *record, struct open_file *file, int fd, int64_t result)
 {
 	struct inode inode;
 
-	return inode_of_descriptor(fd, &inode) ? -1 : inode.bytes - result;
+	record->offset = -1;
+	record->offset_source = OFFSET_NONE;
+	if (!file || descriptor_known(fd) != file || inode_of_descriptor(fd, &inode) != 0 ||
+	    inode.bytes < result)
+		return;
+	record->offset = inode.bytes - result;
+	record->offset_source = OFFSET_END;
 }
 
 ssize_t request_at(struct request request, enum record_op op, const void *buffer,
@@ -188,8 +193,8 @@ ssize_t request_at(struct request request, enum record_op op, const void *buffer
 	record.offset_source = OFFSET_ARGUMENT;
 	if (unlikely(op == OP_WRITE && write_appends(file->flags & O_APPEND, request.rw_flags) &&
 		     result > 0)) {
-		record.offset = appended_at(request.fd, result);
-		record.offset_source = OFFSET_QUERIED;
+		request_place_appended(&record, file, request.fd, result);
+		record.end_ns = now_ns();
 	}
 	request_moved(file, request.fd, &record);
 	return result;

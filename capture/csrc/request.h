@@ -41,6 +41,12 @@ ssize_t request_at(struct request request, enum record_op op, const void *buffer
 /* The same, where all but the file is filled in already; keeps no position. */
 void request_moved(struct open_file *file, int fd, struct record *record);
 
+/*
+ * Where a write that has just ended went, which goes to the end of its file: counted back from the
+ * size, which others may have moved on. No offset if the descriptor is not the file's any more.
+ */
+void request_place_appended(struct record *record, struct open_file *file, int fd, int64_t result);
+
 /* Any other op on an open file; fills in what all records have. */
 int request_done(struct request request, struct record record, int result);
 

@@ -45,6 +45,24 @@ static uint32_t allocate(struct ring *ring)
 	return index;
 }
 
+/*
+ * The kernel lets requests at the position of one file run at once, even to one place, unless they
+ * are links of one chain.
+ */
+static void find_crossing(struct ring *ring, struct pending *pending)
+{
+	for (uint32_t index = 1; index <= ring->pending_used; index++) {
+		struct pending *other = at(ring, index);
+
+		if (other->kind != PENDING_AT_POSITION || other->file != pending->file ||
+		    other->chain == pending->chain)
+			continue;
+		other->is_crossed = pending->is_crossed = true;
+		if (pending->file)
+			pending->file->queried = 1;
+	}
+}
+
 static void add(struct ring *ring, const struct pending *announced)
 {
 	struct bucket *bucket = bucket_of(ring, announced->user_data);
@@ -64,8 +82,9 @@ static void add(struct ring *ring, const struct pending *announced)
 		pending->next_silent = ring->silent_first;
 		ring->silent_first = index;
 	}
+	if (pending->kind == PENDING_AT_POSITION)
+		find_crossing(ring, pending);
 	ring->in_flight++;
-	ring->appends_in_flight += pending->kind == PENDING_APPENDS;
 }
 
 static void take_announced(struct ring *ring)
@@ -105,7 +124,6 @@ static void finish(struct ring *ring, uint32_t index, int64_t result, uint64_t n
 		unlink_silent(ring, index);
 	sqe_complete(ring, pending, result, now);
 	ring->in_flight--;
-	ring->appends_in_flight -= pending->kind == PENDING_APPENDS;
 	pending->kind = PENDING_FREE;
 	pending->next = ring->pending_free;
 	ring->pending_free = index;
@@ -252,7 +270,7 @@ static __attribute__((noinline)) void start_anew(struct ring *ring)
 {
 	memset(ring->buckets, 0, sizeof(*ring->buckets) << ring->bucket_bits);
 	ring->pending_used = ring->pending_free = ring->silent_first = 0;
-	ring->in_flight = ring->appends_in_flight = 0;
+	ring->in_flight = 0;
 	ring->taken = ring->announced;
 	ring->is_submitting = ring->is_reaping = false;
 	ring->cq_seen = __atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE);
