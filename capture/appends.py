@@ -23,6 +23,8 @@ def place_appends(requests: Requests) -> int:
         How many may lie elsewhere: their lengths differ, or others wrote to the file meanwhile.
     """
     block, sources = requests.block, requests.words.offset_source
+    if "offset_source" not in block:  # no process
+        return 0
     writes = requests.succeeded("write")
     writes = writes[requests.moved_bytes(writes) > 0]
     is_append = block["offset_source"][writes] == sources.find("end")

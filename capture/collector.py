@@ -41,10 +41,16 @@ from iotrace.capture.processes import describe_process, has_ended, rank_of
 from iotrace.capture.rawlog import LOG_LIMIT, SUFFIX, RawLog, read_raw_log
 from iotrace.capture.roster import Roster, read_roster, unlogged
 from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
-from iotrace.capture.shared_positions import put_in_order, racing_writes, uncertain_offsets
+from iotrace.capture.shared_positions import (
+    doubtful_since_taken,
+    mark_taken,
+    put_in_order,
+    racing_writes,
+    uncertain_offsets,
+)
 from iotrace.capture.spans import labelling
 from iotrace.capture.steps import in_steps
-from iotrace.capture.thread_positions import mark_swapped, swapped_places
+from iotrace.capture.thread_positions import mark_swapped, seeks_of, swapped_places
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.metadata import Completeness, Host, Metadata
@@ -78,10 +84,11 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     faults = read_faults(raw_dir)
     blocks = list(process_blocks(logs, notes, faults, context))
     block = in_time_order(joined(blocks or [empty_block()]))
-    requests = Requests(block, context.words)
+    requests = Requests(block, context.words, seeks_of(logs, clock))
     doubts = [*swapped_appends(place_appends(requests))]
     put_in_order(requests, files)
     doubts += swapped_places(mark_swapped(requests))
+    doubts += doubtful_since_taken(mark_taken(requests, logs, files, clock))
     here = describe_host()
     boots = list(dict.fromkeys([*(log.header.boot_id for log in logs), here.boot_id]))
     hosts = tuple(here if boot == here.boot_id else Host(boot_id=boot) for boot in boots)
@@ -99,7 +106,7 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
         completeness=describe_completeness(
             found,
             logs,
-            block,
+            requests,
             context,
             notes,
             unreadable,
@@ -189,7 +196,7 @@ def used_paths(files: FileTable) -> Iterator[str]:
 def describe_completeness(
     found: Sequence[RawLog],
     logs: Sequence[RawLog],
-    block: Block,
+    requests: Requests,
     context: Context,
     notes: Notes,
     unreadable: Sequence[str],
@@ -197,7 +204,7 @@ def describe_completeness(
     faults: Faults,
     doubts: Sequence[str],
 ) -> Completeness:
-    """Return what is known to be missing from the rows of `block`.
+    """Return what is known to be missing from the rows of the trace.
 
     Args:
         found: all logs; what those without rows lost counts as well.
@@ -206,7 +213,6 @@ def describe_completeness(
         doubts: which requests may have taken each other's places.
     """
     endings = [p.ending for p in roster.without_log() if p.ending]
-    requests = Requests(block, context.words)
     racing = {file: rows for file, rows, _ in racing_writes(requests, context.files)}
     written = written_files(requests, context.files)
     accounts = own_accounts(logs, found, roster)

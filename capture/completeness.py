@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISREG
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.capture.accounts import Account
-from iotrace.capture.blocks import NULLS, Block, Words
+from iotrace.capture.blocks import NULLS, Block, Words, empty_block
 from iotrace.capture.extents import Extents, data_bytes
 from iotrace.capture.files import FileTable
 from iotrace.capture.rawlog import RawLog
@@ -30,10 +30,15 @@ NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Requests:
-    """The request rows of all processes, found by word."""
+    """The request rows of all processes, found by word.
+
+    Attributes:
+        seeks: when threads moved a position that others use too: process, open, start and end.
+    """
 
     block: Block
     words: Words
+    seeks: Block = field(default_factory=empty_block)
 
     def rows(self, *ops: str) -> Rows:
         """Return the rows of the requests with one of some ops."""

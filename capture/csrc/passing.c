@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors handed to other processes, which move the position from then on too. */
+/* Descriptors of one process that get into another: both move the position from then on. */
 #include "passing.h"
 
+#include "late.h"
 #include "memory.h"
 #include "real.h"
 #include "request.h"
@@ -70,4 +71,37 @@ EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int fl
 	for (int i = 0; capture_is_on && i < result; i++)
 		sent(&messages[i].msg_hdr);
 	return result;
+}
+
+void passing_taken(long fd)
+{
+	uint64_t now = now_ns();
+	struct record record = {.start_ns = now, .end_ns = now, .offset = -1, .length = -1,
+				.op = OP_TAKEN};
+	struct open_file *file;
+
+	if (fd < 0 || !capture_is_on || log_is_borrowed() || request_is_paused())
+		return;
+	file = descriptor_file((int)fd);
+	if (file->kind != FILE_RECORDED)
+		return;
+	record.file = request_file_number(file, (int)fd);
+	if (record.file)
+		log_append(&record, NULL, 0);
+	else
+		log_drop();
+}
+
+LATE(int, pidfd_getfd, (int process, int fd, unsigned int flags))
+EXPORT int pidfd_getfd(int process, int fd, unsigned int flags)
+{
+	int taken;
+
+	if (!LATE_FOUND(pidfd_getfd)) {
+		errno = ENOSYS;
+		return -1;
+	}
+	taken = real_pidfd_getfd(process, fd, flags);
+	passing_taken(taken);
+	return taken;
 }

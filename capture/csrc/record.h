@@ -56,7 +56,9 @@
 	X(OP_UNMAP, "unmap")                                                  \
 	X(OP_ADVISE, "advise")                                                \
 	X(OP_COUNTER, "counter") /* not a request: a value at a time */       \
-	X(OP_THREAD, "thread")   /* not a request: result: tid of the records after it */
+	X(OP_THREAD, "thread")   /* not a request: result: tid of the records after it */ \
+	X(OP_SEEK, "seek")       /* not a request: offset: where one of several threads moved to */ \
+	X(OP_TAKEN, "taken")     /* not a request: file: has the position of another process's */
 
 #define FOR_EACH_API(X)                                                       \
 	X(API_NONE, "")                                                       \

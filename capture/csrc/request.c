@@ -155,6 +155,11 @@ ssize_t request_move(struct request request, enum record_op op, const void *buff
 		atomic_store_explicit(&file->position, record.offset, memory_order_relaxed);
 		if (result > 0)
 			record.offset -= result;
+		if (atomic_load_explicit(&file->has_users, memory_order_relaxed)) {
+			record.end_ns = now_ns(); /* a seek until now has moved the answer */
+			if (record.offset < 0)
+				record.offset = 0;
+		}
 	} else {
 		record.offset = tracked;
 		record.offset_source = OFFSET_TRACKED;

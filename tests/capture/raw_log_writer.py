@@ -36,6 +36,7 @@ OPS = [
     "advise",
     "counter",
     "thread",
+    "seek",
 ]
 APIS = ("", "posix", "stdio", "io_uring", "libaio", "mmap")
 OFFSET_SOURCES = ("", "argument", "tracked", "queried", "end")

@@ -77,6 +77,16 @@ def test_requests_of_a_ring_at_the_position(program: Path, tmp_path: Path, case:
     assert check_trace(trace) == []
 
 
+def test_a_descriptor_handed_on_by_a_ring_is_asked_about(program: Path, tmp_path: Path) -> None:
+    """As one that sendmsg() hands on: another process moves its position, too."""
+    trace = run(program, tmp_path, "handed")
+    assert sorted(rows(trace, "offset", "result", "offset_source", op="write")) == [
+        (0, 100, "tracked"),
+        (100, 200, "queried"),
+        (300, 300, "queried"),
+    ]
+
+
 def made(tmp_path: Path, *calls: tuple[str, int, int, int, int]) -> Trace:
     """Return the trace of writes: source, start, end, offset and bytes of each."""
     writer = RawLogWriter()

@@ -4,7 +4,7 @@
  * and requests of a ring at the position. The file begins with a hole. Each append has a byte of
  * its own; nothing is printed.
  *
- * usage: shared_end FOLDER posix|libaio|ring|mixed|position|links|slot
+ * usage: shared_end FOLDER posix|libaio|ring|mixed|position|links|slot|handed
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -15,6 +15,8 @@
 #include <libaio.h>
 #include <liburing.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -96,6 +98,42 @@ static void by_ring(int fd, __u64 offset, unsigned int flags)
 	io_uring_queue_exit(&ring);
 }
 
+/* Hands a descriptor to a child through a ring; both write at its position. */
+static void hand_on(void)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {0}, text = 'x';
+	struct iovec part = {&text, 1};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control,
+				 .msg_controllen = sizeof(control)};
+	struct cmsghdr *passed = CMSG_FIRSTHDR(&message);
+	struct io_uring_cqe *cqe;
+	struct io_uring ring;
+	int ends[2], fd, status;
+	pid_t child;
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		CHECK(recvmsg(ends[1], &message, 0) == 1);
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+		CHECK(write(fd, data, 200) == 200);
+		_exit(0);
+	}
+	fd = opened(O_TRUNC);
+	CHECK(write(fd, data, 100) == 100);
+	passed->cmsg_level = SOL_SOCKET;
+	passed->cmsg_type = SCM_RIGHTS;
+	passed->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(passed), &fd, sizeof(fd));
+	CHECK(io_uring_queue_init(1, &ring, 0) == 0);
+	io_uring_prep_sendmsg(io_uring_get_sqe(&ring), ends[0], &message, 0);
+	CHECK(io_uring_submit_and_wait(&ring, 1) == 1);
+	CHECK(io_uring_peek_cqe(&ring, &cqe) == 0 && cqe->res == 1);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(write(fd, data, 300) == 300);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc >= 3 ? argv[2] : "";
@@ -103,6 +141,10 @@ int main(int argc, char **argv)
 	int fd;
 
 	CHECK(argc >= 3 && chdir(argv[1]) == 0);
+	if (!strcmp(name, "handed")) {
+		hand_on();
+		return 0;
+	}
 	is_equal = argc == 4;
 	fd = opened(at_position ? 0 : O_APPEND);
 	CHECK(ftruncate(fd, HOLE_BYTES) == 0);
