@@ -19,6 +19,7 @@ from iotrace.tools.render import (
     printable,
     shorten,
 )
+from iotrace.tools.replayed import Replayed
 from iotrace.tools.verdict.prediction import predict
 from iotrace.tools.verdict.shapes import request_shape, round_trips
 from iotrace.traces.metadata import Metadata
@@ -63,7 +64,11 @@ def headline(
     if storage is not None:
         yield from _capabilities(storage, saves, loads)
     if saves or loads:
-        yield "bytes", "; ".join([*_bytes(saves, "wrote"), *_bytes(loads, "read")])
+        moved = [*_bytes(saves, "wrote"), *_bytes(loads, "read")]
+        replayed = Replayed.of(metadata)
+        if replayed and replayed.padding_bytes:
+            moved.append(f"{format_bytes(replayed.padding_bytes)} of it padding")
+        yield "bytes", "; ".join(moved)
     if saves:
         yield "durable", _durable(saves[-1])
         yield from _background(saves)
