@@ -12,11 +12,11 @@ from iotrace.tools.advice.advise import advise
 from iotrace.tools.durations import format_duration
 from iotrace.tools.figures.sweep_figures import sweep_figures
 from iotrace.tools.figures.trace_figures import trace_figures
-from iotrace.tools.render import format_bytes, format_count, format_range, format_seconds
+from iotrace.tools.render import format_bytes, format_count, format_seconds
 from iotrace.tools.replayed import Replayed
 from iotrace.tools.report_page import Page, Table
 from iotrace.tools.spread import spread_title
-from iotrace.tools.sweep_table import LEAST_RUNS, NAMES, command, describe, verdict_on
+from iotrace.tools.sweep_table import NAMES, command, describe, scatter, verdict_on
 from iotrace.tools.verdict.headline import headline
 from iotrace.traces.summary import Summary, summarize
 from iotrace.traces.trace import Trace
@@ -99,15 +99,11 @@ def _sweep_table(found: SweepResult, op: str) -> Table:
         (
             describe(setting),
             format_seconds(one.median),
-            format_range(format_seconds(one.low), format_seconds(one.high))
-            if len(times[setting]) >= LEAST_RUNS
-            else "-",
+            scatter(one, len(times[setting])),
             str(len(times[setting])),
         )
         for setting, one in found.estimates(op).items()
     ]
     title = f"{NAMES[op].capitalize()}: all settings tried"
-    spread = spread_title(
-        one.kind for s, one in found.estimates(op).items() if len(times[s]) >= LEAST_RUNS
-    )
+    spread = spread_title(one.kind for s, one in found.estimates(op).items() if len(times[s]) > 1)
     return Table(title, ("setting", "median", spread, "runs"), rows)
