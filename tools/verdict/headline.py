@@ -205,7 +205,7 @@ def _capabilities(
             way = "direct" if best.direct else "buffered"
             scatter = best.scatter
             about = f" ±{format_share(scatter, 1)}" if scatter and scatter > _SURE else ""
-            parts.append(f"{way} {op}s {format_rate(best.durable_rate, 1)}{about}")
+            parts.append(f"{way} {op}s {format_rate(best.durable_bytes_per_second, 1)}{about}")
             depths.append(best.depth)
     if parts:
         depth = ", ".join(map(str, dict.fromkeys(depths)))
@@ -252,7 +252,7 @@ def _cached(loads: Sequence[Finding], verdict: Verdict, storage: Capability | No
     reads = [f.shapes["read"] for f in loads if "read" in f.shapes]
     best = storage.best("read") if storage else None
     rate = max((shape.rate or 0 for shape in reads), default=0)
-    if best is not None and rate > _CACHE_FACTOR * best.rate:
+    if best is not None and rate > _CACHE_FACTOR * best.bytes_per_second:
         return " (page cache: storage gives less)"
     return ""
 
