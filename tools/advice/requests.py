@@ -43,7 +43,7 @@ def computing(trace: str, finding: Finding) -> Iterator[Advice]:
             f"find what the {name} waits for outside its I/O (py-spy dump --pid ...)",
             f"{format_seconds(rank.waiting_seconds)} of the {seconds} between requests the process "
             "was on no processor: the network, a lock, a device, a sleep",
-            f"iotrace show {trace} --requests --limit 0",
+            proof,
             rank.waiting_seconds,
         )
         return
@@ -53,7 +53,7 @@ def computing(trace: str, finding: Finding) -> Iterator[Advice]:
         yield Advice(
             f"look at {who} before {gap} (py-spy)",
             f"{format_seconds(rank.gap_seconds)} of the {name} pass there without any I/O",
-            f"iotrace show {trace} --requests --limit 0",
+            proof,
             rank.gap_seconds,
         )
         return
@@ -191,7 +191,7 @@ def opens(trace: str, finding: Finding) -> Iterator[Advice]:
         "open each file once and keep it open",
         f"{plural(amount.opens, 'open')} of {plural(amount.files, 'file')}: each is a round trip "
         "to the metadata server",
-        f"iotrace show {trace} --files",
+        replay_command(trace, finding, "--aggregate rank --repeat 5"),
         0.0,
     )
 
