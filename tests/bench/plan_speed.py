@@ -23,6 +23,7 @@ from iotrace.replay.build import plan_from_trace
 from iotrace.replay.executors.executor import LoopOptions
 from iotrace.replay.executors.null import NullExecutor
 from iotrace.replay.loop import Tape
+from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
 from iotrace.replay.schedule import schedule
 from iotrace.replay.transforms.aggregate import Aggregate
@@ -50,7 +51,7 @@ def write_recording(count: int, path: Path) -> None:
     op = np.where(step == 0, 0, np.where(step == each - 1, 2, 1)).astype(np.int32)
     names = [f"/run/rank-{number // FILES}/{number % FILES}" for number in range(files)]
     moved = np.where(op == 1, LENGTH, 0)
-    columns = {
+    columns: dict[str, Ints | Strings] = {
         "layer": Strings.constant("request", len(place)),
         "op": Strings(op, ("open", "write", "close")),
         "path": Strings(file.astype(np.int32), names),

@@ -115,7 +115,7 @@ class Saves:
         self._job.stdin.flush()
         words = self._job.stdout.readline().split()
         if len(words) != 5:
-            raise SystemExit(f"a save failed: {self._job.args}")
+            raise SystemExit(f"a save failed: {self._job.args!r}")
         begin_ns, returned_ns, written_ns, durable_ns = (int(word) for word in words[:4])
         row = Row(
             seconds=(returned_ns - begin_ns) / 1e9,
