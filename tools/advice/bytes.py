@@ -56,10 +56,9 @@ def mapped(trace: str, finding: Finding) -> Iterator[Advice]:
         )
     gain = faults.busy_seconds / 2 if faults is not None else 0.0
     change = knob("do not map", finding)
-    layer = "" if faults is not None else "--layer tensor "  # no request tells what was read
-    yield Advice(
-        change, because, replay_command(trace, finding, f"{layer}--as pread --repeat 5"), gain
-    )
+    # No request tells what was read where no fault was seen.
+    options = "--as pread --repeat 5" if faults is not None else "--layer tensor --as pread"
+    yield Advice(change, because, replay_command(trace, finding, options), gain)
 
 
 def spare(trace: str, finding: Finding) -> Iterator[Advice]:
