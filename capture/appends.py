@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from iotrace.capture.completeness import Requests
 from iotrace.capture.overlaps import clusters_of, extremes
+from iotrace.capture.requests import Requests
 from iotrace.traces.words import plural
 
 

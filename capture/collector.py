@@ -23,7 +23,6 @@ from iotrace.capture.blocks import (
 )
 from iotrace.capture.clock import Clock
 from iotrace.capture.completeness import (
-    Requests,
     file_completeness,
     lost_names,
     process_completeness,
@@ -39,6 +38,7 @@ from iotrace.capture.mounts import find_mounts
 from iotrace.capture.notes import Notes, read_notes
 from iotrace.capture.processes import describe_process, has_ended, rank_of
 from iotrace.capture.rawlog import LOG_LIMIT, SUFFIX, RawLog, read_raw_log
+from iotrace.capture.requests import Requests
 from iotrace.capture.roster import Roster, read_roster, unlogged
 from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
 from iotrace.capture.shared_positions import (

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from iotrace.capture.blocks import Block
+from iotrace.capture.requests import Rows
 from iotrace.traces.grouping import number_groups, running_max
-
-Rows = npt.NDArray[np.int64]
 
 
 def clusters_of(block: Block, rows: Rows, *group: str) -> tuple[Rows, Rows]:

@@ -13,10 +13,11 @@ import numpy as np
 
 from iotrace.capture.blocks import Block
 from iotrace.capture.clock import Clock
-from iotrace.capture.completeness import NEVER, Requests, Rows, by_file, content_writes
+from iotrace.capture.completeness import NEVER, content_writes
 from iotrace.capture.extents import Extents
 from iotrace.capture.files import FileTable
 from iotrace.capture.rawlog import RawLog
+from iotrace.capture.requests import Requests, Rows, by_file
 from iotrace.traces.words import plural
 
 

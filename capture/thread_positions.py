@@ -13,9 +13,9 @@ import numpy as np
 
 from iotrace.capture.blocks import Block, empty_block, joined
 from iotrace.capture.clock import Clock
-from iotrace.capture.completeness import Requests, Rows
 from iotrace.capture.overlaps import clusters_of, extremes
 from iotrace.capture.rawlog import RawLog
+from iotrace.capture.requests import Requests, Rows
 
 UNLOCKED_APIS = ("io_uring",)  # the kernel keeps nobody else from the position meanwhile
 
