@@ -175,16 +175,18 @@ def print_files(terminal: Terminal, files: Sequence[FileSummary]) -> None:
     print_table(
         terminal,
         columns,
-        (
-            (
-                file.path,
-                format_bytes(file.final_size),
-                format_bytes(file.bytes_written),
-                format_bytes(file.bytes_read),
-                format_count(file.requests),
-            )
-            for file in files
-        ),
+        map(file_cells, files),
+    )
+
+
+def file_cells(file: FileSummary) -> tuple[str, ...]:
+    """Return what a table says of a file: name, size, written, read, requests."""
+    return (
+        file.path,
+        format_bytes(file.final_size),
+        format_bytes(file.bytes_written),
+        format_bytes(file.bytes_read),
+        format_count(file.requests),
     )
 
 

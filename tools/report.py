@@ -12,7 +12,8 @@ from iotrace.tools.advice.advise import advise
 from iotrace.tools.durations import format_duration
 from iotrace.tools.figures.sweep_figures import sweep_figures
 from iotrace.tools.figures.trace_figures import trace_figures
-from iotrace.tools.render import format_bytes, format_count, format_seconds
+from iotrace.tools.overview import file_cells
+from iotrace.tools.render import format_seconds
 from iotrace.tools.replayed import Replayed
 from iotrace.tools.report_page import Page, Table
 from iotrace.tools.spread import spread_title
@@ -80,16 +81,7 @@ def _file_table(summary: Summary) -> Table:
     title = "Files"
     if len(summary.files) > _FILES_SHOWN:
         title = f"The {_FILES_SHOWN} busiest of {plural(len(summary.files), 'file')}"
-    rows = [
-        (
-            file.path,
-            format_bytes(file.final_size),
-            format_bytes(file.bytes_written),
-            format_bytes(file.bytes_read),
-            format_count(file.requests),
-        )
-        for file in summary.files.busiest(_FILES_SHOWN)
-    ]
+    rows = [file_cells(file) for file in summary.files.busiest(_FILES_SHOWN)]
     return Table(title, ("file", "size", "written", "read", "requests"), rows)
 
 
