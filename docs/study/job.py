@@ -2,10 +2,11 @@
 
 Usage: job.py torch.save|dcp|torchsnapshot|safetensors|datastates-llm FOLDER [LARGE] [pairs]
 
-LARGE is 64 if not given: 513 MiB. With `pairs` it saves once for each line it reads, as its turn
-in an alternation with something else: it removes the last checkpoint, waits for the seconds in the
-line, saves, and prints when the save began, its call returned, its last write was done and every
-file was synced (ns of CLOCK_MONOTONIC), and the seconds that the kernel worked for it until then.
+LARGE is 64 if not given: 513 MiB. With `pairs` it saves for each line it reads, as its turn in an
+alternation with something else. A line has seconds and a number of saves that warm up. After these
+it removes the last checkpoint, waits for the seconds, saves, and prints when that save began, its
+call returned, its last write was done and every file was synced (ns of CLOCK_MONOTONIC), and the
+seconds that the kernel worked for it until then.
 """
 
 from __future__ import annotations
@@ -136,10 +137,16 @@ def system_seconds() -> float:
 
 
 def take_turns(save_once: Callable[[], None], wait: Callable[[], None], target: Path) -> None:
-    """Save once for each line of the standard input."""
+    """Save once, after warm-ups, for each line of the standard input."""
     for line in sys.stdin:
+        pause_seconds, warmups = line.split()
+        for _ in range(int(warmups)):
+            remove(target)
+            save_once()
+            wait()
+            sync(target)
         remove(target)
-        time.sleep(float(line))
+        time.sleep(float(pause_seconds))
         before, begin_ns = system_seconds(), time.monotonic_ns()
         save_once()
         returned_ns = time.monotonic_ns()

@@ -7,9 +7,12 @@ For each engine that can be imported, on a state of 513 MiB:
 - `fio`: its best request size, depth, file and path, each varied with the others fixed;
 - `depth`, `size`: the replay that puts all into one file per rank, coalesced and direct, the
   depth varied at requests of 8 MiB, then the size at the best depth;
-- `pairs`: the engine's own save, the same under capture, replays of its trace as recorded, the
-  best transform and fio, in random order within each turn;
-- `memory`: saves and replays after a pause in which a hypervisor takes free memory back;
+- `align`: the same at the best depth and size, with extents moved to blocks and without;
+- `pairs`: the engine's own save; the best transform and fio, each into new files and over the
+  blocks of older ones; and the save under capture with replays as recorded, each the third in a
+  row, so that it gets the memory of the one before; in random order within each turn;
+- `memory`: a save or replay without others before it, and after a pause in which a hypervisor
+  takes free memory back;
 - `save`, `restore`: replays of the same trace, factor by factor.
 
 Turns that do not fit into the minutes are left out, the last parts first; each row tells its turn.
@@ -23,8 +26,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from iotrace.tools.shape import Shape
 
@@ -41,6 +44,7 @@ OTHER_TURNS = 5  # of the parts whose ratios nothing is concluded from
 PAUSE_SECONDS = 5.0  # free memory is taken back two seconds after it was freed, and in bits
 FACTORS = ("torch.save", "dcp", "torchsnapshot")  # engines whose factors are told apart
 MEMORY = ("torch.save", "safetensors")  # engines that write from one thread
+WARMUPS = 2  # saves and replays whose memory the next one gets
 BEST = Shape(op="write", aggregate="rank", coalesce_bytes=8 * MIB, direct=True)
 
 
@@ -71,14 +75,13 @@ class Study:
         """Return fio's best way, found by one factor after the other, and the rows."""
         best = Fio(self.folder, self.large * 8 * MIB)
         rows: list[Row] = []
-        factors: tuple[tuple[str, tuple[Any, ...]], ...] = (
+        for name, values in (
             ("depth", DEPTHS),
             ("request_bytes", SIZES),
             ("overwrite", (True, False)),
             ("registered", (False, True)),
             ("direct", (True, False)),
-        )
-        for name, values in factors:
+        ):
             ways = [replace(best, **{name: value}) for value in values]
             found = self.take(f"fio {name}", "", {way.name: way for way in ways})
             fastest = fastest_side(found)
@@ -86,8 +89,8 @@ class Study:
             rows += found
         return best, rows
 
-    def vary_replay(self, engine: str) -> tuple[Side, list[Row]]:
-        """Return the best transform of an engine's saves, and the rows."""
+    def vary_replay(self, engine: str) -> tuple[dict[str, Side], list[Row]]:
+        """Return the best transform of an engine's saves as sides of `pair`, and the rows."""
         side = self.traces[engine].side
         by_depth = {str(depth): side(sized(BEST, 8 * MIB), depth) for depth in DEPTHS}
         rows = self.take("depth", engine, by_depth)
@@ -95,14 +98,25 @@ class Study:
         by_size = {str(size): side(sized(BEST, size), depth) for size in SIZES}
         found = self.take("size", engine, by_size)
         size = int(fastest_side(found))
-        self.clock.say(engine, f"best: depth {depth}, {size // KIB} KiB")
-        return side(sized(BEST, size), depth), rows + found
+        shapes = {
+            "as they lie": sized(BEST, size),
+            "aligned": replace(sized(BEST, size), align=True),
+        }
+        rows += found
+        found = self.take("align", engine, {name: side(shapes[name], depth) for name in shapes})
+        kind = fastest_side(found)
+        self.clock.say(engine, f"best: depth {depth}, {size // KIB} KiB, {kind}")
+        best = {
+            "best": side(shapes[kind], depth),
+            "best, over old": side(replace(shapes[kind], overwrite=True), depth),
+        }
+        return best, rows + found
 
     def saves(self, engine: str, name: str, *, captured: bool) -> Saves:
         """Return a job that saves in a folder of its own."""
         return Saves(engine, self.folder / f"{engine}-{name}", self.large, captured=captured)
 
-    def pair(self, engine: str, best: Side, fio: Fio) -> list[Row]:
+    def pair(self, engine: str, best: Mapping[str, Side], fio: Fio) -> list[Row]:
         """Let an engine, its replays and fio take turns."""
         side = self.traces[engine].side
         write = Shape(op="write")
@@ -111,10 +125,10 @@ class Study:
             captured = stack.enter_context(self.saves(engine, "captured", captured=True))
             sides: dict[str, Side] = {
                 "engine": bare.save,
-                "captured": captured.save,
-                "as recorded": side(write, warmup=1),
-                "with pauses": side(write, warmup=1, executor="posix", timing="think"),
-                "best": best,
+                "captured": lambda: captured.save(warmup=WARMUPS),
+                "as recorded": side(write, warmup=WARMUPS),
+                "with pauses": side(write, warmup=WARMUPS, executor="posix", timing="think"),
+                **best,
                 "fio": fio,
                 "fio, new file": replace(fio, overwrite=False),
             }
@@ -122,14 +136,17 @@ class Study:
             return list(with_io(rows, captured))
 
     def lend(self, engine: str) -> list[Row]:
-        """Let saves and replays take turns after a pause, and without."""
+        """Let saves and replays take turns, with whatever memory is free and after a pause."""
         side, write = self.traces[engine].side, Shape(op="write")
-        with self.saves(engine, "lent", captured=True) as job:
-            sides: dict[str, Side] = {
-                "captured": lambda: job.save(PAUSE_SECONDS),
-                "as recorded": side(write, pause_seconds=PAUSE_SECONDS),
-            }
-            return list(with_io(self.take("memory", engine, sides), job))
+        rows: list[Row] = []
+        for part, pause_seconds in (("memory", 0.0), ("memory pause", PAUSE_SECONDS)):
+            with self.saves(engine, part, captured=True) as job:
+                sides: dict[str, Side] = {
+                    "captured": partial(job.save, pause_seconds),
+                    "as recorded": side(write, pause_seconds=pause_seconds),
+                }
+                rows += with_io(self.take(part, engine, sides), job)
+        return rows
 
     def factors(self, engine: str) -> list[Row]:
         """Replay the save and the restore with one factor changed after the other."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -25,6 +29,8 @@ ENGINES = {
     "datastates-llm": "datastates.ckpt.src",
 }
 
+LIMIT_SECONDS = 120.0  # of a job's answer: imports and captures of a loaded machine take long
+
 
 def is_there(engine: str) -> bool:
     """Say whether the engine can be imported, without doing so."""
@@ -38,7 +44,11 @@ def capture_once(engine: str, folder: Path, large: int) -> Path:
     """Return the trace of one save and one load."""
     trace = folder / f"{engine}.parquet"
     job = (sys.executable, str(JOB), engine, str(folder), str(large))
-    subprocess.run([*CAPTURE, str(trace), "--", *job], check=True, stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        [*CAPTURE, str(trace), "--", *job], capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
+    if done.returncode:
+        raise SystemExit(f"a capture of {engine} failed: {done.stderr}")
     subprocess.run(["rm", "-rf", str(folder / "checkpoint")], check=True)
     return trace
 
@@ -68,10 +78,12 @@ class Saves:
         job = (sys.executable, str(JOB), engine, str(folder), str(large), "pairs")
         command = (*CAPTURE, str(self._trace), "--", *job) if captured else job
         pipe = subprocess.PIPE
-        self._job = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
-        )
-        self._once(0.0)  # modules are imported in the first save
+        self._complaints = folder / "stderr"
+        with self._complaints.open("w") as complaints:
+            self._job = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=complaints, text=True, process_group=0
+            )
+        self._once(0.0, 0)  # modules are imported in the first save
 
     def __enter__(self) -> Self:
         return self
@@ -79,21 +91,25 @@ class Saves:
     def __exit__(self, *error: object) -> None:
         self.end()
 
-    def save(self, pause_seconds: float = 0.0) -> Row:
+    def save(self, pause_seconds: float = 0.0, warmup: int = 0) -> Row:
         """Save once.
 
         Args:
             pause_seconds: between the removal of the last checkpoint and the save. Without, the
                 page cache gets the memory that the removal gives back; in a pause a hypervisor
                 takes it.
+            warmup: saves right before, whose memory this one gets.
         """
-        turn, row = self._once(pause_seconds)
+        turn, row = self._once(pause_seconds, warmup)
         self._turns.append(turn)
         return row
 
     def end(self) -> None:
         """Let the job end."""
-        self._job.communicate()
+        try:
+            self._job.communicate(timeout=LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise self._failure("does not end") from None
 
     def with_io(self, rows: Sequence[Row]) -> list[Row]:
         """End the job; return its rows with how long requests were under way."""
@@ -108,14 +124,16 @@ class Saves:
             out.append(replace(row, io_seconds=busy_ns(start_ns[inside], end_ns[inside]) / 1e9))
         return out
 
-    def _once(self, pause_seconds: float) -> tuple[Turn, Row]:
+    def _once(self, pause_seconds: float, warmup: int) -> tuple[Turn, Row]:
         if self._job.stdin is None or self._job.stdout is None:
             raise RuntimeError("the job has no pipes")
-        self._job.stdin.write(f"{pause_seconds}\n")
+        self._job.stdin.write(f"{pause_seconds} {warmup}\n")
         self._job.stdin.flush()
+        if not select.select([self._job.stdout], [], [], LIMIT_SECONDS + pause_seconds)[0]:
+            raise self._failure("does not answer")
         words = self._job.stdout.readline().split()
         if len(words) != 5:
-            raise SystemExit(f"a save failed: {self._job.args!r}")
+            raise self._failure("failed")
         begin_ns, returned_ns, written_ns, durable_ns = (int(word) for word in words[:4])
         row = Row(
             seconds=(returned_ns - begin_ns) / 1e9,
@@ -123,3 +141,8 @@ class Saves:
             system_seconds=float(words[4]),
         )
         return Turn(begin_ns, written_ns), row
+
+    def _failure(self, how: str) -> SystemExit:
+        with suppress(ProcessLookupError):
+            os.killpg(self._job.pid, signal.SIGKILL)
+        return SystemExit(f"a save {how}: {self._job.args}\n{self._complaints.read_text()}")

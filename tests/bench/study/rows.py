@@ -22,7 +22,6 @@ class Row:
         engine: whose checkpoint it is.
         side: what was run, in words.
         turn: of the alternation; rows of one turn are neighbours in time.
-        place: in the turn.
         seconds: until the call returned, or the last request was complete.
         durable_seconds: until all of it was on storage.
         io_seconds: how long at least one request was under way.
@@ -35,7 +34,6 @@ class Row:
     engine: str = ""
     side: str = ""
     turn: int = 0
-    place: int = 0
     seconds: float = 0.0
     durable_seconds: float = 0.0
     io_seconds: float = 0.0
@@ -87,16 +85,9 @@ def take_turns(
             break
         random.shuffle(order)
         found = {}
-        for place, side in enumerate(order):
-            found[side] = replace(
-                sides[side](),
-                part=part,
-                engine=engine,
-                side=side,
-                turn=turn,
-                place=place,
-                load=os.getloadavg()[0],
-            )
+        for side in order:
+            named = {"part": part, "engine": engine, "side": side, "turn": turn}
+            found[side] = replace(sides[side](), **named, load=os.getloadavg()[0])
         rows += [found[side] for side in sides]
         done += 1
     each = (time.monotonic() - begin) / max(done, 1)
@@ -125,7 +116,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows that were written."""
-    kinds = {name: type(default) for name, default in asdict(Row()).items()}
+    kinds = {field.name: type(field.default) for field in fields(Row)}
     with path.open(newline="") as file:
         return [
             Row(**{name: kinds[name](value) for name, value in line.items()})

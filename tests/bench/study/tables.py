@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from iotrace.replay.statistics import estimate
@@ -74,13 +75,23 @@ class Rows:
         self, part: str, engine: str, above: str, below: str, number: Number = durable
     ) -> str:
         """Return the ratio of two sides with its interval, as a cell."""
-        pairs = zip(self.of(part, engine, above), self.of(part, engine, below), strict=True)
-        found = estimate([number(a) / number(b) for a, b in pairs if number(b)])
+        ratios = self.ratios(part, engine, above, below, number)
+        if not ratios:
+            return "-"
+        found = estimate(ratios)
         return f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+    def ratios(self, part: str, engine: str, above: str, below: str, number: Number) -> list[float]:
+        """Return the ratios of two sides within each turn; none where one was not run."""
+        over, under = self.of(part, engine, above), self.of(part, engine, below)
+        pairs = zip(over, under, strict=True) if over and under else ()
+        return [number(a) / number(b) for a, b in pairs if number(b)]
 
     def share_of_call(self, engine: str) -> str:
         """Return the requests' share of the captured calls, as a cell."""
         own = self.of("pairs", engine, "captured")
+        if not own:
+            return "-"
         shares = [row.io_seconds / row.seconds for row in own]
         share = statistics.median(shares)
         return f"{share:.0%}" if share <= 1 else "-"  # the call did not wait for them
@@ -95,24 +106,76 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def engines_table(rows: Rows) -> str:
-    """Engines against the best transform and fio."""
-    fio = ("fio", "fio, new file")
-    heads = (
-        *("engine", "call returns", "durable", "best transform", "fio", "fio, new file"),
-        *("engine / best", "fio / best", "fio, new file / best"),
-    )
+    """Engines against the best transform."""
     return table(
-        heads,
+        ("engine", "call returns", "durable", "best transform", "engine / best"),
         (
             (
                 engine,
                 rows.time("pairs", engine, "engine", lambda row: row.seconds),
-                *(rows.time("pairs", engine, side) for side in ("engine", "best", *fio)),
-                *(rows.ratio("pairs", engine, side, "best") for side in ("engine", *fio)),
+                *(rows.time("pairs", engine, side) for side in ("engine", "best")),
+                rows.ratio("pairs", engine, "engine", "best"),
             )
             for engine in rows.engines("pairs")
         ),
     )
+
+
+def blocks_table(rows: Rows) -> str:
+    """The best transform against fio, each into new files and over old blocks."""
+    pairs = (("best", "fio, new file"), ("best, over old", "fio"))
+    return table(
+        (
+            *("engine", "best, new files", "fio, new file", "fio / best"),
+            *("best, over old blocks", "fio, over old blocks", "fio / best"),
+        ),
+        (
+            (
+                engine,
+                *(
+                    cell
+                    for best, fio in pairs
+                    for cell in (
+                        rows.time("pairs", engine, best),
+                        rows.time("pairs", engine, fio),
+                        rows.ratio("pairs", engine, fio, best),
+                    )
+                ),
+            )
+            for engine in rows.engines("pairs")
+        ),
+    )
+
+
+def limits_table(rows: Rows) -> str:
+    """What was to be reached, by engine, and whether it was."""
+    aims: tuple[tuple[str, str, str, Number, float, float], ...] = (
+        ("over old blocks at 0.95 of fio's rate", "fio", "best, over old", durable, 0.95, inf),
+        ("into new files at 0.95 of fio's rate", "fio, new file", "best", durable, 0.95, inf),
+        ("replay within 15 %", "as recorded", "captured", requests, 0.85, 1.15),
+        ("replay with pauses within 15 %", "with pauses", "captured", requests, 0.85, 1.15),
+    )
+    engines = rows.engines("pairs")
+    return table(
+        ("reached, by the median of the turns' ratios", *engines),
+        (
+            (
+                name,
+                *(
+                    _reached(rows.ratios("pairs", engine, above, below, number), least, most)
+                    for engine in engines
+                ),
+            )
+            for name, above, below, number, least, most in aims
+        ),
+    )
+
+
+def _reached(ratios: Sequence[float], least: float, most: float) -> str:
+    if not ratios:
+        return "-"
+    median = statistics.median(ratios)
+    return f"{'yes' if least <= median <= most else 'no'}, {median:.2f}"
 
 
 def recorded_table(rows: Rows) -> str:
@@ -137,40 +200,31 @@ def recorded_table(rows: Rows) -> str:
 
 
 def memory_table(rows: Rows) -> str:
-    """Memory that was at hand, and memory that was taken back."""
+    """Saves and replays that find memory of the last, whatever is free, and what was taken back."""
+    save, again = "captured", "as recorded"
     return table(
         (
-            "engine",
-            "free memory",
-            "its requests",
-            "replay",
-            "kernel, save",
-            "kernel, replay",
-            "ratio",
+            *("engine", "free memory", "its requests", "replay", "kernel, save", "kernel, replay"),
+            *("replay / engine", "of the kernel's time"),
         ),
-        (line for engine in rows.engines("memory") for line in memory_lines(rows, engine)),
+        (
+            (
+                *(engine, state),
+                *(
+                    rows.time(part, engine, side, number)
+                    for number in (requests, kernel)
+                    for side in (save, again)
+                ),
+                *(rows.ratio(part, engine, again, save, number) for number in (requests, kernel)),
+            )
+            for engine in rows.engines("memory pause")
+            for part, state in (
+                ("pairs", "of the one before"),
+                ("memory", "as it comes"),
+                ("memory pause", "after a pause"),
+            )
+        ),
     )
-
-
-def memory_lines(rows: Rows, engine: str) -> Iterator[list[str]]:
-    """Yield both sides alike, in two states; then each in the state it was once compared in."""
-    save, again = (engine, "captured"), (engine, "as recorded")
-    for saved, replayed, name in (
-        ("pairs", "pairs", "as it comes"),
-        ("memory", "memory", "after a pause"),
-        ("pairs", "memory", "a pause before the replay alone"),
-    ):
-        line = [engine, name]
-        for number in (requests, kernel):
-            line.append(rows.time(saved, *save, number))
-            line.append(rows.time(replayed, *again, number))
-        if saved == replayed:
-            line.append(rows.ratio(saved, engine, again[1], save[1], requests))
-        else:  # they took no turns
-            above, below = rows.of(replayed, *again), rows.of(saved, *save)
-            medians = [statistics.median(map(requests, side)) for side in (above, below)]
-            line.append(f"{medians[0] / medians[1]:.2f}")
-        yield line
 
 
 def fio_table(rows: Rows) -> str:
@@ -187,9 +241,9 @@ def fio_table(rows: Rows) -> str:
 
 
 def varied_table(rows: Rows, part: str) -> str:
-    """Depths at one size, or sizes at one depth."""
-    sides = rows.sides(part, rows.engines(part)[0])
-    names = sides if part == "depth" else [f"{int(side) >> 10} KiB" for side in sides]
+    """Depths at one size, sizes at one depth, or places at both."""
+    sides = [side for engine in rows.engines(part)[:1] for side in rows.sides(part, engine)]
+    names = [f"{int(side) >> 10} KiB" for side in sides] if part == "size" else sides
     depth = ("depth",) if part == "size" else ()
     return table(
         ("engine", *depth, *names),
@@ -237,11 +291,14 @@ def loads_table(rows: Rows) -> str:
 
 TABLES: dict[str, Callable[[Rows], str]] = {
     "engines": engines_table,
+    "blocks": blocks_table,
+    "limits": limits_table,
     "recorded": recorded_table,
     "memory": memory_table,
     "fio": fio_table,
     "depth": lambda rows: varied_table(rows, "depth"),
     "size": lambda rows: varied_table(rows, "size"),
+    "align": lambda rows: varied_table(rows, "align"),
     "save": lambda rows: factors_table(rows, "save"),
     "restore": lambda rows: factors_table(rows, "restore"),
     "load": loads_table,
