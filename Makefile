@@ -6,10 +6,7 @@ PACKAGES := capture replay traces tools
 EXECUTIONS ?= 1000000
 NATIVE := $(wildcard capture/csrc/*.[ch] replay/csrc/*.[ch] replay/csrc/*.py)
 
-# Each part is a process of its own: two run side by side, and what forks workers is small.
-SUITE := suite-jobs suite-replay suite-rest
-
-.PHONY: help setup demo test suite $(SUITE) lint typing native bench study fuzz clean
+.PHONY: help setup demo test lint typing native bench study fuzz clean
 
 help:    ## list the targets
 	@sed -n 's/^\([a-z]*\): .*## /  \1\t/p' $(MAKEFILE_LIST)
@@ -21,20 +18,7 @@ demo: setup ## capture a real 500 MB checkpoint, replay it coalesced and direct,
 	@PATH="$(CURDIR)/$(BIN):$$PATH" docs/demo/run
 
 test: setup $(VENV)/.tests ## every check: linter, type checker, all tests
-	@echo "two parts of the tests run at a time; what each says is shown when it ends"
-	@$(MAKE) --no-print-directory -k -j2 -O suite-jobs lint suite-replay suite-rest
-
-suite: setup $(VENV)/.tests
-	@$(MAKE) --no-print-directory -k -j2 -O $(SUITE)
-
-suite-jobs:
-	$(BIN)/python -m pytest tests/capture tests/integration
-
-suite-replay:
-	$(BIN)/python -m pytest tests/replay
-
-suite-rest:
-	$(BIN)/python -m pytest $(addprefix --ignore=tests/,capture integration replay)
+	@$(BIN)/python -m tests.suite
 
 bench: setup $(VENV)/.tests ## the measured claims, each against its peer in the same run
 	@for b in tests/bench/*.py; do echo "== $$b"; \

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from iotrace.capture.accounts import account_of, own_accounts, unseen_without_log
+from iotrace.capture.appends import place_appends, swapped_appends
 from iotrace.capture.blocks import (
     CODED_COLUMNS,
     NULLS,
@@ -22,7 +23,6 @@ from iotrace.capture.blocks import (
 )
 from iotrace.capture.clock import Clock
 from iotrace.capture.completeness import (
-    Requests,
     file_completeness,
     lost_names,
     process_completeness,
@@ -38,12 +38,19 @@ from iotrace.capture.mounts import find_mounts
 from iotrace.capture.notes import Notes, read_notes
 from iotrace.capture.processes import describe_process, has_ended, rank_of
 from iotrace.capture.rawlog import LOG_LIMIT, SUFFIX, RawLog, read_raw_log
+from iotrace.capture.requests import Requests
 from iotrace.capture.roster import Roster, read_roster, unlogged
 from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
-from iotrace.capture.shared_positions import put_in_order, racing_writes, uncertain_offsets
+from iotrace.capture.shared_positions import (
+    doubtful_since_taken,
+    mark_taken,
+    put_in_order,
+    racing_writes,
+    uncertain_offsets,
+)
 from iotrace.capture.spans import labelling
 from iotrace.capture.steps import in_steps
-from iotrace.capture.thread_positions import mark_swapped, swapped_places
+from iotrace.capture.thread_positions import mark_swapped, seeks_of, swapped_places
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.metadata import Completeness, Host, Metadata
@@ -77,9 +84,11 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     faults = read_faults(raw_dir)
     blocks = list(process_blocks(logs, notes, faults, context))
     block = in_time_order(joined(blocks or [empty_block()]))
-    requests = Requests(block, context.words)
+    requests = Requests(block, context.words, seeks_of(logs, clock))
+    doubts = [*swapped_appends(place_appends(requests))]
     put_in_order(requests, files)
-    swapped = mark_swapped(requests)
+    doubts += swapped_places(mark_swapped(requests))
+    doubts += doubtful_since_taken(mark_taken(requests, logs, files, clock))
     here = describe_host()
     boots = list(dict.fromkeys([*(log.header.boot_id for log in logs), here.boot_id]))
     hosts = tuple(here if boot == here.boot_id else Host(boot_id=boot) for boot in boots)
@@ -97,13 +106,13 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
         completeness=describe_completeness(
             found,
             logs,
-            block,
+            requests,
             context,
             notes,
             unreadable,
             read_roster(raw_dir, found),
             faults,
-            swapped,
+            doubts,
         ),
     )
     return Trace.from_columns(as_columns(block, context), metadata)
@@ -187,24 +196,23 @@ def used_paths(files: FileTable) -> Iterator[str]:
 def describe_completeness(
     found: Sequence[RawLog],
     logs: Sequence[RawLog],
-    block: Block,
+    requests: Requests,
     context: Context,
     notes: Notes,
     unreadable: Sequence[str],
     roster: Roster,
     faults: Faults,
-    swapped: int,
+    doubts: Sequence[str],
 ) -> Completeness:
-    """Return what is known to be missing from the rows of `block`.
+    """Return what is known to be missing from the rows of the trace.
 
     Args:
         found: all logs; what those without rows lost counts as well.
         logs: the logs of the trace's processes, in order.
         roster: the processes of this host.
-        swapped: requests of threads at once through one position, in lengths that differ.
+        doubts: which requests may have taken each other's places.
     """
     endings = [p.ending for p in roster.without_log() if p.ending]
-    requests = Requests(block, context.words)
     racing = {file: rows for file, rows, _ in racing_writes(requests, context.files)}
     written = written_files(requests, context.files)
     accounts = own_accounts(logs, found, roster)
@@ -231,7 +239,7 @@ def describe_completeness(
             *unknown_submissions(found),
             *mapped_bytes(requests, faults),
             *uncertain_offsets(racing, context.files),
-            *swapped_places(swapped),
+            *doubts,
             *unknown_places(requests),
             *unread_direct(requests, context.files),
             *lost_names(written, context.files, boot_id()),

@@ -12,52 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.capture.accounts import Account
-from iotrace.capture.blocks import NULLS, Block, Words
-from iotrace.capture.extents import Extents, holds_data
+from iotrace.capture.extents import Extents, data_bytes
 from iotrace.capture.files import FileTable
 from iotrace.capture.rawlog import RawLog
+from iotrace.capture.requests import Bytes, Requests, Rows, by_file
 from iotrace.traces.metadata import FileCompleteness, ProcessCompleteness
 from iotrace.traces.words import plural
-
-Rows = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.int64]
 
 PROT_WRITE = 2  # <sys/mman.h>
 # The kernel adds what these move to no process's count.
 UNCOUNTED_APIS = ("io_uring", "libaio")
 NEVER = np.iinfo(np.int64).min
-
-
-@dataclass(frozen=True)
-class Requests:
-    """The request rows of all processes, found by word."""
-
-    block: Block
-    words: Words
-
-    def rows(self, *ops: str) -> Rows:
-        """Return the rows of the requests with one of some ops."""
-        is_request = self.block["layer"] == self.words.layer.find("request")
-        return np.flatnonzero(is_request & np.isin(self.block["op"], self.codes("op", ops)))
-
-    def succeeded(self, *ops: str) -> Rows:
-        """Return those of `rows` that succeeded and are on a known file."""
-        rows = self.rows(*ops)
-        return rows[(self.block["result"][rows] >= 0) & (self.block["file"][rows] >= 0)]
-
-    def codes(self, column: str, values: Sequence[str]) -> list[int]:
-        """Return the codes of words in a coded column."""
-        return [getattr(self.words, column).find(value) for value in values]
-
-    def moved_bytes(self, rows: Rows) -> Bytes:
-        """Return the bytes that data requests moved; 0 for failures."""
-        moved: Bytes = self.block["result"][rows].clip(min=0)
-        return moved
-
-    def unfinished(self) -> int:
-        """Return how many asynchronous requests have no completion."""
-        is_request = self.block["layer"] == self.words.layer.find("request")
-        return int(np.count_nonzero(is_request & (self.block["end_ns"] == NULLS["end_ns"])))
 
 
 @dataclass(frozen=True)
@@ -157,14 +122,6 @@ def written_files(requests: Requests, files: FileTable) -> Written:
     )
 
 
-def by_file(file: npt.NDArray[np.int32], rows: Rows) -> Iterator[tuple[int, Rows]]:
-    """Yield the rows of each file."""
-    order = np.argsort(file, kind="stable")
-    values, firsts = np.unique(file[order], return_index=True)
-    parts = np.split(rows[order], firsts[1:]) if len(values) else []
-    yield from zip(values.tolist(), parts, strict=True)
-
-
 def is_writable(flags: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Return whether open flags allow writing."""
     return np.asarray((flags & os.O_ACCMODE) != os.O_RDONLY)
@@ -227,14 +184,17 @@ def is_explained(written: Written, files: FileTable, file: int, size_bytes: int 
     starts = extents.starts if extents else np.empty(0, np.int64)
     ends = extents.ends if extents else np.empty(0, np.int64)
     known = Extents.union(np.append(starts, 0), np.append(ends, written.before_bytes[file]))
-    left_out = sum(end - start for start, end in known.gaps(size_bytes))
-    if left_out <= written.placeless_bytes.get(file, 0):
-        return True
     path = Path(files.paths[files.last_paths[file]])
     try:
-        return not holds_data(path, known.gaps(size_bytes), path.stat().st_blksize)
+        block_bytes = path.stat().st_blksize
+        unexplained = data_bytes(path, known.gaps(size_bytes), block_bytes)
     except OSError:
         return False
+    placeless = written.placeless_bytes.get(file, 0)
+    left_out = sum(end - start for start, end in known.gaps(size_bytes))
+    if placeless and unexplained < left_out:
+        placeless += 2 * block_bytes  # between holes it begins and ends inside of a block
+    return unexplained <= placeless
 
 
 def process_completeness(

@@ -48,8 +48,8 @@ class Extents:
         yield from zip(ends[gaps].tolist(), starts[gaps].tolist(), strict=True)
 
 
-def holds_data(path: Path, gaps: Iterator[tuple[int, int]], block_bytes: int) -> bool:
-    """Return whether a file has data in ranges that no recorded write explains.
+def data_bytes(path: Path, gaps: Iterator[tuple[int, int]], block_bytes: int) -> int:
+    """Return how much of a file in ranges that no recorded write explains is data.
 
     A hole is explained: nobody wrote it. Holes begin and end at blocks, so at the edges of a gap
     zeros count as a hole.
@@ -58,17 +58,23 @@ def holds_data(path: Path, gaps: Iterator[tuple[int, int]], block_bytes: int) ->
         OSError: the file cannot be read.
     """
     with path.open("rb") as file:
-        return any(gap_holds_data(file.fileno(), *gap, block_bytes) for gap in gaps)
+        return sum(data_bytes_of(file.fileno(), *gap, block_bytes) for gap in gaps)
 
 
-def gap_holds_data(fd: int, start: int, end: int, block_bytes: int) -> bool:
-    """Return whether one range has data."""
+def data_bytes_of(fd: int, start: int, end: int, block_bytes: int) -> int:
+    """Return how much of one range is data."""
     first_block, last_block = -(-start // block_bytes), end // block_bytes
     if first_block >= last_block:
-        return any(os.pread(fd, end - start, start))
+        return len(os.pread(fd, end - start, start).strip(b"\0"))
     whole = first_block * block_bytes, last_block * block_bytes
     edges = (start, whole[0]), (whole[1], end)
-    return next_data(fd, whole[0]) < whole[1] or any(any(os.pread(fd, b - a, a)) for a, b in edges)
+    found = sum(len(os.pread(fd, b - a, a).strip(b"\0")) for a, b in edges)
+    at = next_data(fd, whole[0])
+    while at < whole[1]:
+        hole = min(os.lseek(fd, at, os.SEEK_HOLE), whole[1])
+        found += hole - at
+        at = next_data(fd, hole)
+    return found
 
 
 def next_data(fd: int, offset: int) -> int:

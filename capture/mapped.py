@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from iotrace.capture.blocks import Block
-from iotrace.capture.completeness import Requests, Rows, by_file, writable_maps
+from iotrace.capture.completeness import writable_maps
 from iotrace.capture.extents import Extents
 from iotrace.capture.faults import Faults
+from iotrace.capture.requests import Requests, Rows, by_file
 from iotrace.traces.words import plural
 
 # A counter of the preload library, see csrc/maps.c.

@@ -25,7 +25,7 @@ from iotrace.traces.vocabulary import Vocabulary
 # The layers that hooks write rows of.
 DATA_LAYERS = ("tensor", "span")
 # Records that describe others, and values at a time.
-NO_REQUESTS = ("none", "file", "note", "thread", "counter")
+NO_REQUESTS = ("none", "file", "note", "thread", "counter", "seek", "taken")
 # Their `flags` mean something also when they are 0.
 FLAGGED_OPS = ("open", "sync", "allocate", "map", "advise")
 # These open nothing, and change what is stored or what it is called.

@@ -7,13 +7,17 @@ two writes seem to lie at one place, and another place seems never to be written
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from iotrace.capture.completeness import NEVER, Requests, Rows, by_file, content_writes
+from iotrace.capture.blocks import Block
+from iotrace.capture.clock import Clock
+from iotrace.capture.completeness import NEVER, content_writes
 from iotrace.capture.extents import Extents
 from iotrace.capture.files import FileTable
+from iotrace.capture.rawlog import RawLog
+from iotrace.capture.requests import Requests, Rows, by_file
 from iotrace.traces.words import plural
 
 
@@ -48,6 +52,7 @@ def racing_writes(requests: Requests, files: FileTable) -> Iterator[tuple[int, R
         return
     writes, emptied_ns = content_writes(requests, files)
     is_queried = block["offset_source"][writes] == requests.words.offset_source.find("queried")
+    is_queried &= ~np.isin(open_keys(block, writes), open_keys(requests.seeks, slice(None)))
     queried, others = writes[is_queried], writes[~is_queried]
     for file, rows in by_file(block["file"][queried], queried):
         writers = (block["process"][rows].astype(np.int64) << 32) + block["thread"][rows]
@@ -63,6 +68,45 @@ def racing_writes(requests: Requests, files: FileTable) -> Iterator[tuple[int, R
         left_out = sum(end - start for start, end in whole.gaps(int(own.ends[-1])))
         if 0 < left_out <= twice:
             yield file, rows, rest
+
+
+def open_keys(block: Block, rows: Rows | slice) -> Rows:
+    """Return a number for the open file of each row, of one process, that no other has."""
+    keys: Rows = (block["process"][rows].astype(np.int64) << 32) + block["open"][rows]
+    return keys
+
+
+def mark_taken(requests: Requests, logs: Sequence[RawLog], files: FileTable, clock: Clock) -> int:
+    """Mark offsets as `inferred` that another process may have moved with a descriptor it took.
+
+    Who takes one (`pidfd_getfd`) asks the kernel for its position from then on; who had it cannot
+    know of that, and goes on counting.
+
+    Returns:
+        How many requests that concerns.
+    """
+    block, sources = requests.block, requests.words.offset_source
+    marked = 0
+    for place, log in enumerate(logs):
+        for record in log.slots[log.positions[log.rows("taken")]]:
+            file = files.logs[place].ids[record["file"]]
+            since_ns = clock.times(log, record["start_ns"])
+            rows = requests.succeeded("read", "write")
+            is_tracked = block["offset_source"][rows] == sources.find("tracked")
+            rows = rows[is_tracked & (block["file"][rows] == file)]
+            rows = rows[block["end_ns"][rows] >= since_ns]
+            block["offset_source"][rows] = sources.code("inferred")
+            marked += len(rows)
+    return marked
+
+
+def doubtful_since_taken(count: int) -> Iterator[str]:
+    """Yield how many requests may have gone elsewhere."""
+    if count:
+        yield (
+            f"{count:,} reads or writes through a descriptor that another process has taken: "
+            "their offsets are not certain"
+        )
 
 
 def uncertain_offsets(racing: Mapping[int, Rows], files: FileTable) -> Iterator[str]:

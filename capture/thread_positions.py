@@ -7,28 +7,50 @@ the places are right, but which request got which is not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from iotrace.capture.completeness import Requests, Rows
-from iotrace.traces.grouping import number_groups, running_max
+from iotrace.capture.blocks import Block, empty_block, joined
+from iotrace.capture.clock import Clock
+from iotrace.capture.overlaps import clusters_of, extremes
+from iotrace.capture.rawlog import RawLog
+from iotrace.capture.requests import Requests, Rows
+
+UNLOCKED_APIS = ("io_uring",)  # the kernel keeps nobody else from the position meanwhile
+
+
+def seeks_of(logs: Sequence[RawLog], clock: Clock) -> Block:
+    """Return when threads moved a position that others use too: process, open, start and end."""
+    blocks = []
+    for place, log in enumerate(logs):
+        slots = log.slots[log.positions[log.rows("seek")]]
+        block = {name: clock.times(log, slots[name]) for name in ("start_ns", "end_ns")}
+        block["process"] = np.full(len(slots), place, np.int32)
+        block["open"] = slots["file"].astype(np.int32)
+        blocks.append(block)
+    return joined(blocks or [empty_block()])
 
 
 def mark_swapped(requests: Requests) -> int:
     """Mark offsets that may be swapped between threads as `inferred`.
 
     Returns:
-        How many of them are among requests of several lengths, so that the extents may be wrong as
-        well as who moved them.
+        How many of them are among requests of several lengths, or may have gone to one place, or
+        before or behind a seek, so that the extents may be wrong as well as who moved them.
     """
     if "offset_source" not in requests.block:  # no process
         return 0
     rows, clusters = overlapping(requests)
-    requests.block["offset_source"][rows] = requests.words.offset_source.code("inferred")
+    around = beside_seeks(requests)
+    marked = np.append(rows, around)
+    requests.block["offset_source"][marked] = requests.words.offset_source.code("inferred")
     moved = requests.block["result"][rows]
     shortest, longest = extremes(clusters, moved)
-    return int(np.count_nonzero(shortest[clusters] != longest[clusters]))
+    codes = requests.codes("api", UNLOCKED_APIS)
+    unlocked = np.bincount(clusters, np.isin(requests.block["api"][rows], codes))
+    is_doubtful = (shortest != longest) | (unlocked > 0)
+    return len(np.union1d(rows[is_doubtful[clusters]], around))
 
 
 def overlapping(requests: Requests) -> tuple[Rows, Rows]:
@@ -41,26 +63,24 @@ def overlapping(requests: Requests) -> tuple[Rows, Rows]:
     rows = requests.succeeded("read", "write")
     is_tracked = block["offset_source"][rows] == requests.words.offset_source.find("tracked")
     rows = rows[is_tracked & (block["result"][rows] > 0)]
-    rows = rows[np.lexsort((block["start_ns"][rows], block["open"][rows], block["process"][rows]))]
-    opens = number_groups(block["process"][rows], block["open"][rows])
-    latest_ns = running_max(block["end_ns"][rows], opens)
-    is_apart = np.ones(len(rows), np.bool_)
-    is_apart[1:] = opens[1:] != opens[:-1]
-    is_apart[1:] |= block["start_ns"][rows[1:]] > latest_ns[:-1]
-    clusters = np.cumsum(is_apart) - 1
+    rows, clusters = clusters_of(block, rows, "process", "open")
     lowest, highest = extremes(clusters, block["thread"][rows])
     is_shared = lowest[clusters] != highest[clusters]
     return rows[is_shared], clusters[is_shared]
 
 
-def extremes(clusters: Rows, values: Rows) -> tuple[Rows, Rows]:
-    """Return the least and the largest value of each cluster."""
-    count = int(clusters.max(initial=-1)) + 1
-    least = np.full(count, np.iinfo(np.int64).max)
-    largest = np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(least, clusters, values)
-    np.maximum.at(largest, clusters, values)
-    return least, largest
+def beside_seeks(requests: Requests) -> Rows:
+    """Return requests at a position that another thread moved elsewhere meanwhile."""
+    block, sources = requests.block, requests.words.offset_source
+    rows = requests.succeeded("read", "write")
+    at_position = [sources.find(source) for source in ("tracked", "queried")]
+    rows = rows[np.isin(block["offset_source"][rows], at_position)]
+    names = ("process", "open", "start_ns", "end_ns")
+    both = {name: np.append(block[name][rows], requests.seeks[name]) for name in names}
+    places, clusters = clusters_of(both, np.arange(len(both["open"])), "process", "open")
+    is_seek = places >= len(rows)
+    has_seek = np.bincount(clusters, is_seek)[clusters] > 0
+    return rows[places[has_seek & ~is_seek]]
 
 
 def swapped_places(count: int) -> Iterator[str]:

@@ -11,7 +11,7 @@ from iotrace.replay.file_table import FileTable, Naming
 from iotrace.replay.files import describe_files
 from iotrace.replay.grouping import grouped
 from iotrace.replay.instances import Instances, find_instances
-from iotrace.replay.job import MAX_OFFSET_BYTES, Op, SyncKind
+from iotrace.replay.job import MAX_OFFSET_BYTES, Op, SyncKind, is_op
 from iotrace.replay.plan import Applied, Note, Plan, Stream
 from iotrace.replay.recorded import (
     NOTHING_TO_REPLAY,
@@ -242,9 +242,9 @@ def _requests(
     added = rows < 0
     op = np.where(added, Op.OPEN, recorded.op[source])
     opens = op == Op.OPEN
-    ranged = np.isin(op, (Op.READ, Op.WRITE, Op.SYNC, Op.ALLOCATE))
+    ranged = is_op(op, (Op.READ, Op.WRITE, Op.SYNC, Op.ALLOCATE))
     own = np.where(recorded.flags[source] == NULL, 0, recorded.flags[source])
-    own = np.where(np.isin(op, (Op.SYNC, Op.ALLOCATE)), own, 0)
+    own = np.where(is_op(op, (Op.SYNC, Op.ALLOCATE)), own, 0)
     own[opens] = flags[instances.of_row[source[opens]]]
     file, path, target, _ = namings
     return Requests.of(

@@ -18,7 +18,7 @@ from iotrace.replay.coverage import (
 )
 from iotrace.replay.files import growth_of, resets_of, zeroes_of
 from iotrace.replay.grouping import first_of_each, grouped
-from iotrace.replay.job import Op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.pieces import HOLE, PAST_END, Ints, Pieces, Rows
 from iotrace.replay.plan import Note
 from iotrace.replay.requests import Requests
@@ -134,7 +134,7 @@ def _appended_to(requests: Requests, file_count: int) -> Ints:
 
 def _with_pieces(requests: Requests, moved: Ints, unwritten: Unwritten) -> tuple[Requests, Pieces]:
     """Return the requests with pieces, and these."""
-    data = np.flatnonzero(np.isin(requests["op"], (Op.READ, Op.WRITE)))
+    data = np.flatnonzero(is_op(requests["op"], (Op.READ, Op.WRITE)))
     holed = np.array(sorted({index for index, _, _ in unwritten.holes}), np.int64)
     plain = data[~np.isin(data, holed)]
     rest = data[requests["length"][data] > moved[data]]

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.bindings import Bindings
-from iotrace.replay.job import DATA_OPS, Op
+from iotrace.replay.job import DATA_OPS, Op, is_op
 from iotrace.replay.pieces import Ints
 from iotrace.replay.requests import Requests
 from iotrace.traces.phases import Phase
@@ -87,7 +87,7 @@ def _last_of(rows: Ints, files: Ints, file: Ints, place: Ints, count: int) -> In
 def _handles(requests: Requests, file: Ints, place: Ints) -> Ints:
     """Return a handle that is open on each file at each place; -1: there is none."""
     rows = np.flatnonzero(np.isin(requests["file"], file))
-    rows = rows[np.isin(requests["op"][rows], (Op.OPEN, Op.CLOSE))]
+    rows = rows[is_op(requests["op"][rows], (Op.OPEN, Op.CLOSE))]
     close: dict[int, int] = {}
     opens: dict[int, list[tuple[int, int]]] = {}
     columns = (requests[name][rows].tolist() for name in ("op", "file", "handle"))

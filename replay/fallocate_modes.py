@@ -23,6 +23,7 @@ _NAMES = {
     PUNCH_HOLE: "PUNCH_HOLE",
     ZERO_RANGE: "ZERO_RANGE",
     0x40: "UNSHARE_RANGE",
+    0x80: "WRITE_ZEROES",
 }
 _PROBE_BYTES = 16 << 10
 
@@ -109,4 +110,4 @@ def _without(plan: Plan, at: Ints) -> Plan:
 
 def _name(mode: int) -> str:
     names = [name for bit, name in _NAMES.items() if mode & bit]
-    return " and ".join(names) or "mode 0"
+    return " and ".join(names) or f"mode {mode:#x}"

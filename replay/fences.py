@@ -13,7 +13,7 @@ import numpy.typing as npt
 from iotrace.replay.files import resets_of
 from iotrace.replay.grouping import first_of_each, grouped, grouped_by_place, numbered
 from iotrace.replay.intervals import Coverage, running_max
-from iotrace.replay.job import DATA_OPS, Fence, Op, SyncKind
+from iotrace.replay.job import DATA_OPS, Fence, Op, SyncKind, is_op
 from iotrace.replay.pieces import HOLE, Ints, Pieces
 from iotrace.replay.requests import Requests
 
@@ -40,7 +40,7 @@ def find_fences(
     """
     domain = find_domains(requests, file_count)
     fence = np.full(len(requests), int(Fence.FILE))
-    fence[np.isin(requests["op"], DATA_OPS)] = Fence.NONE
+    fence[is_op(requests["op"], DATA_OPS)] = Fence.NONE
     free = _is_private(requests) & _has_streams(requests, domain)
     fence[free & (requests["op"] == Op.CLOSE)] = Fence.NONE
     if queue_depth == 1:
@@ -58,7 +58,7 @@ def find_domains(requests: Requests, file_count: int) -> Ints:
     """
     component = _components(requests, file_count)
     domain = np.append(component, -1)[requests["file"]]
-    plain = np.isin(requests["op"], (Op.READ, Op.CLOSE)) | (
+    plain = is_op(requests["op"], (Op.READ, Op.CLOSE)) | (
         (requests["op"] == Op.OPEN) & (requests["flags"] | os.O_DIRECT == os.O_DIRECT)
     )
     changed = np.zeros(file_count + 1, np.bool_)
@@ -72,7 +72,7 @@ def find_domains(requests: Requests, file_count: int) -> Ints:
 
 def _components(requests: Requests, file_count: int) -> Ints:
     """Return the lowest file that each file shares names with, over any number of names."""
-    naming = requests.compress(np.isin(requests["op"], _NAMING) & (requests["file"] >= 0))
+    naming = requests.compress(is_op(requests["op"], _NAMING) & (requests["file"] >= 0))
     pairs = np.concatenate(
         [
             np.stack([naming["file"], naming["path"]]),
@@ -150,7 +150,7 @@ def _reads_holes(requests: Requests, pieces: Pieces) -> Mask:
 def _is_global(requests: Requests) -> Mask:
     directory_renames = (requests["op"] == Op.RENAME) & (requests["file"] < 0)
     whole_syncs = (requests["op"] == Op.SYNC) & (requests["flags"] >= SyncKind.FILE_SYSTEM)
-    return np.asarray(np.isin(requests["op"], _ON_DIRECTORIES) | directory_renames | whole_syncs)
+    return np.asarray(is_op(requests["op"], _ON_DIRECTORIES) | directory_renames | whole_syncs)
 
 
 def _conflicts(requests: Requests, domain: Ints, fence: Ints) -> list[int]:
@@ -160,7 +160,7 @@ def _conflicts(requests: Requests, domain: Ints, fence: Ints) -> list[int]:
     among them. Each is gone through in order, and a request that meets bytes written, or writes
     bytes touched, since the last fence found there is the next one.
     """
-    data = np.isin(requests["op"], DATA_OPS) & (requests["length"] > 0) & (fence == Fence.NONE)
+    data = is_op(requests["op"], DATA_OPS) & (requests["length"] > 0) & (fence == Fence.NONE)
     rows = np.flatnonzero(data)
     start, end = requests["offset"], requests["offset"] + requests["length"]
     rows = rows[_go_back(requests.at("file", rows), start[rows], end[rows])]

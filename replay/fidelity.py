@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.replay.job import DATA_OPS
+from iotrace.replay.job import DATA_OPS, is_op
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.plan import Plan
 from iotrace.replay.statistics import latency_us
@@ -58,7 +58,7 @@ def compare_requests(plan: Plan, timings: Rows, recording: Trace) -> Fidelity | 
     used = (source >= 0) & (timings["start_ns"] > 0)
     row, done = source[used], timings[used]
     op = plan.requests["op"][used]
-    data = np.isin(op, DATA_OPS)
+    data = is_op(op, DATA_OPS)
     start_ns, end_ns = recording.ints("start_ns")[row], ends_ns(recording)[row]
     known = recording.valid("end_ns")[row] & data
     in_order = np.argsort(start_ns, kind="stable")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.job import Op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.recorded import NULL, Recorded
 
 Ints = npt.NDArray[np.int64]
@@ -42,7 +42,7 @@ def find_instances(recorded: Recorded) -> Instances:
     request belongs to the last one that its own thread opened in a fitting mode, else to the
     last fitting one.
     """
-    rows = np.flatnonzero(np.isin(recorded.op, BY_HANDLE))
+    rows = np.flatnonzero(is_op(recorded.op, BY_HANDLE))
     rows = rows[np.argsort(recorded.key[rows], kind="stable")]
     of_row = np.full(len(recorded), -1, np.int64)
     if not len(rows):

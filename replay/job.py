@@ -1,6 +1,6 @@
 """The job: what the replay loop runs, laid out exactly as the C structs of loop_api.h."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -95,6 +95,20 @@ class SyncKind(IntEnum):
 
 
 DATA_OPS = (Op.READ, Op.WRITE)
+
+
+def is_op(op: npt.NDArray[np.integer], ops: Iterable[Op]) -> npt.NDArray[np.bool_]:
+    """Return which are among `ops`, a few: numpy.isin takes ten times as long.
+
+    >>> is_op(np.array([3, 1, 4], np.uint8), DATA_OPS).tolist()
+    [True, False, True]
+    """
+    found = np.zeros(len(op), np.bool_)
+    for one in ops:
+        found |= op == one
+    return found
+
+
 _NEED_HANDLE = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.ALLOCATE)
 _NEED_PATH = (Op.OPEN, Op.RENAME, Op.UNLINK, Op.MKDIR, Op.RMDIR, Op.LINK)
 _NEED_TARGET = (Op.RENAME, Op.LINK)
@@ -243,7 +257,7 @@ def _request_problems(job: Job) -> Iterator[str]:
         if np.any(np.isin(op, ops) & (rows[name] < 0)):
             yield f"a request lacks its {name}"
     whole = (op == Op.SYNC) & (rows["flags"] >= SyncKind.FILE_SYSTEM)
-    if np.any(np.isin(op, _NEED_EITHER) & ~whole & (rows["handle"] < 0) & (rows["path"] < 0)):
+    if np.any(is_op(op, _NEED_EITHER) & ~whole & (rows["handle"] < 0) & (rows["path"] < 0)):
         yield "a request lacks both handle and path"
     opened = np.bincount(rows["handle"][op == Op.OPEN].clip(0), minlength=1)
     if opened.max() > 1:
@@ -258,7 +272,7 @@ def _piece_problems(job: Job) -> Iterator[str]:
             return
     if np.any(pieces["file"] < -2):
         yield "a piece's file is out of range"
-    data = np.isin(job.requests["op"], DATA_OPS)
+    data = is_op(job.requests["op"], DATA_OPS)
     first, count = job.requests["first_piece"][data], job.requests["piece_count"][data]
     if np.any((first < 0) | (count < 0) | (first > len(pieces)) | (count > len(pieces) - first)):
         yield "pieces out of range"

@@ -9,7 +9,7 @@ from iotrace.replay.bindings import Bindings
 from iotrace.replay.files import empties_of
 from iotrace.replay.grouping import grouped
 from iotrace.replay.intervals import running_max
-from iotrace.replay.job import DATA_OPS
+from iotrace.replay.job import DATA_OPS, is_op
 from iotrace.replay.pieces import Ints, Rows, spread
 from iotrace.replay.plan import Plan
 
@@ -71,7 +71,7 @@ def _lives(plan: Plan, removed: Ints) -> Rows:
     removal or, of a file that stays, behind all requests. They end where it is emptied or removed.
     """
     rows, count = plan.requests, len(plan.requests)
-    data = np.flatnonzero(np.isin(rows["op"], DATA_OPS) & (rows["length"] > 0))
+    data = np.flatnonzero(is_op(rows["op"], DATA_OPS) & (rows["length"] > 0))
     data = data[grouped(rows["file"][data])]
     file = rows["file"][data].astype(np.int64)
     empties = np.flatnonzero(empties_of(rows) & (rows["file"] >= 0))

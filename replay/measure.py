@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.job import DATA_OPS, Job, Op
+from iotrace.replay.job import DATA_OPS, Job, Op, is_op
 from iotrace.replay.pieces import Ints, Rows, is_padding, is_payload, pieces_in_place
 from iotrace.replay.plan import Plan
 from iotrace.replay.statistics import latency_us
@@ -49,7 +49,7 @@ def moved_by(plan: Plan, result: Ints) -> Moved:
     touched[rows["file"][done]] = True
     return Moved(
         requests=int(done.sum()),
-        data_requests=int((done & np.isin(rows["op"], DATA_OPS)).sum()),
+        data_requests=int((done & is_op(rows["op"], DATA_OPS)).sum()),
         files=plan.files.count_names(touched[:-1]),
         bytes_written=int(arrived[payload & writes].sum()),
         bytes_read=int(arrived[payload & ~writes].sum()),
@@ -116,8 +116,8 @@ def lateness_us(
 def find_errors(plan: Plan, result: Ints) -> tuple[str, ...]:
     """Return the requests that failed or moved too few bytes, in words; the first of many."""
     rows = plan.requests
-    short = np.isin(rows["op"], DATA_OPS) & (result >= 0) & (result < _least_moved(plan))
-    there_already = np.isin(rows["op"], (Op.MKDIR,)) & (result == -errno.EEXIST)
+    short = is_op(rows["op"], DATA_OPS) & (result >= 0) & (result < _least_moved(plan))
+    there_already = is_op(rows["op"], (Op.MKDIR,)) & (result == -errno.EEXIST)
     cancelled = result == -errno.ECANCELED
     bad = np.flatnonzero(((result < 0) & ~there_already & ~cancelled) | short)
     shown = list(_in_words(plan, bad[:_ERRORS_SHOWN].tolist(), result))

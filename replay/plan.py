@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.files import Files, describe_files, initial_extents
-from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, Op
+from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, Op, is_op
 from iotrace.replay.pieces import (
     PADDING,
     Pieces,
@@ -185,7 +185,7 @@ class Plan:
 
     def is_data(self) -> npt.NDArray[np.bool_]:
         """Return which requests read or write."""
-        return np.isin(self.requests["op"], DATA_OPS)
+        return is_op(self.requests["op"], DATA_OPS)
 
     def derive(
         self,
@@ -285,7 +285,7 @@ class Plan:
         for name, limit, least in limits:
             if np.any((rows[name] < least) | (rows[name] >= limit)):
                 yield f"a request's {name} is out of range"
-        if np.any(~np.isin(rows["op"], list(Op))):
+        if np.any(~is_op(rows["op"], Op)):
             yield "a request has no known op"
 
     def _piece_problems(self) -> Iterator[str]:
@@ -304,7 +304,7 @@ class Plan:
     def _handle_problems(self) -> Iterator[str]:
         rows = self.requests
         order = np.arange(len(rows))
-        if np.any(np.isin(rows["op"], _BY_HANDLE) & (rows["handle"] < 0)):
+        if np.any(is_op(rows["op"], _BY_HANDLE) & (rows["handle"] < 0)):
             yield "a request lacks its handle"
             return
         by_handle = rows["handle"] >= 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.replay.files import EXTENT, by_place, resets_of
-from iotrace.replay.job import Op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.loop import Tape, fill_file, open_beneath, resident_bytes
 from iotrace.replay.pieces import Rows
 from iotrace.replay.plan import Plan
@@ -113,7 +113,7 @@ def steady_files(plan: Plan, payload_stays: bool) -> frozenset[str]:
             run: its blocks are written, which is all that matters unless bytes are to be proven.
     """
     rows = plan.requests
-    harmless = np.isin(rows["op"], (Op.READ, Op.CLOSE, Op.SYNC))
+    harmless = is_op(rows["op"], (Op.READ, Op.CLOSE, Op.SYNC))
     harmless |= (rows["op"] == Op.OPEN) & ~resets_of(rows)
     steady = plan.files.exists.copy()
     if payload_stays:
@@ -121,7 +121,7 @@ def steady_files(plan: Plan, payload_stays: bool) -> frozenset[str]:
         over = (files.old_bytes > 0) & (files.initial_bytes == 0)
         over &= (files.final_bytes == files.old_bytes) & (files.final_path == files.path)
         harmless |= (
-            np.isin(rows["op"], (Op.WRITE, Op.TRUNCATE)) & np.append(over, False)[rows["file"]]
+            is_op(rows["op"], (Op.WRITE, Op.TRUNCATE)) & np.append(over, False)[rows["file"]]
         )
     changed = rows["file"][~harmless]
     steady[changed[changed >= 0]] = False

@@ -33,29 +33,30 @@ _NARROW = 0.05  # half width of the interval over the median, from which on it i
 
 @dataclass(frozen=True)
 class ProbePoint:
-    """What one size and depth gave: `rate` in bytes/s, `durable_rate` with the sync of the file.
+    """What one size and depth gave: medians over `runs`.
 
-    Reads are cold; their `durable_rate` is the rate. All three are medians over `runs`; `low` and
-    `high` are the scatter of the durable rate, see `iotrace.replay.statistics`.
+    `durable_bytes_per_second` is with the sync of the file. Reads are cold, and need none.
+    `low_...` and `high_...` are its scatter, see `iotrace.replay.statistics`.
     """
 
     op: str
     size_bytes: int
     depth: int
     direct: bool
-    rate: float
-    durable_rate: float
+    bytes_per_second: float
+    durable_bytes_per_second: float
     p50_us: float
     runs: int = 1
-    low: float | None = None
-    high: float | None = None
+    low_bytes_per_second: float | None = None
+    high_bytes_per_second: float | None = None
 
     @property
     def scatter(self) -> float | None:
         """Half the width of the interval over the median; `None` of a single run."""
-        if self.low is None or self.high is None or self.runs < 2 or not self.durable_rate:
+        low, high = self.low_bytes_per_second, self.high_bytes_per_second
+        if low is None or high is None or self.runs < 2 or not self.durable_bytes_per_second:
             return None
-        return (self.high - self.low) / 2 / self.durable_rate
+        return (high - low) / 2 / self.durable_bytes_per_second
 
     @property
     def is_settled(self) -> bool:
@@ -87,7 +88,7 @@ class Capability:
         """Return the point of `op` (of this size) with the highest durable rate."""
         sizes = {point.size_bytes for point in self.points} if size_bytes is None else {size_bytes}
         own = [point for point in self.points if point.op == op and point.size_bytes in sizes]
-        return max(own, key=lambda point: point.durable_rate, default=None)
+        return max(own, key=lambda point: point.durable_bytes_per_second, default=None)
 
     def find(self, op: str, size_bytes: int, depth: int, direct: bool) -> ProbePoint | None:
         """Return the point that was probed so, if it was."""
@@ -205,12 +206,14 @@ class _Point:
             size_bytes=self.kind.size_bytes,
             depth=self.kind.depth,
             direct=self.kind.direct,
-            rate=float(np.median([moved / max(run.seconds, 1e-9) for run in self.runs])),
-            durable_rate=found.median,
+            bytes_per_second=float(
+                np.median([moved / max(run.seconds, 1e-9) for run in self.runs])
+            ),
+            durable_bytes_per_second=found.median,
             p50_us=float(np.median([run.p50_us for run in self.runs])),
             runs=len(self.runs),
-            low=found.low,
-            high=found.high,
+            low_bytes_per_second=found.low,
+            high_bytes_per_second=found.high,
         )
 
 

@@ -17,7 +17,7 @@ from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.foreign_json import parse_foreign_json
 
 _FILE = "probes.json"
-_VERSION = "2"  # of what a probe does: another one is not comparable
+_VERSION = "3"  # of what a probe does: another one is not comparable
 _LASTS_SECONDS = 7 * 24 * 3600
 _UNSETTLED_SECONDS = 3600  # of one whose intervals stayed wide: the machine was busy
 _MOST_BYTES = 1 << 20

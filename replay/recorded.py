@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, Op
+from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, Op, is_op
 from iotrace.replay.paths import DEPTH_MAX, is_too_deep, rebase
 from iotrace.replay.plan import Note
 from iotrace.traces.errors import PlanError
@@ -81,7 +81,7 @@ def recorded_requests(trace: Trace) -> Recorded:
     requests = trace.row_mask(layer=REQUEST_LAYERS)
     result = trace.ints("result", null=NULL)
     failed = requests & (result < 0) & (result != NULL)
-    data = np.isin(op, DATA_OPS)
+    data = is_op(op, DATA_OPS)
     offset, length = trace.ints("offset", null=NULL), trace.ints("length", null=NULL)
     moved = np.where(result == NULL, length, result)
     path, target, texts = _names(trace)
@@ -89,8 +89,8 @@ def recorded_requests(trace: Trace) -> Recorded:
 
     deep = np.array([*map(is_too_deep, texts), False], np.bool_)  # code -1 is the last
 
-    two_names = np.isin(op, (Op.RENAME, Op.LINK))
-    nameless = np.where(np.isin(op, (Op.MKDIR, Op.RMDIR, Op.UNLINK)), path < 0, False)
+    two_names = is_op(op, (Op.RENAME, Op.LINK))
+    nameless = np.where(is_op(op, (Op.MKDIR, Op.RMDIR, Op.UNLINK)), path < 0, False)
     nameless |= two_names & ((path < 0) | (target < 0))
     whole = (op == Op.SYNC) & (trace.ints("flags", null=0) >= 4)
     nameless |= (op > 0) & ~two_names & ~whole & (path < 0) & (file < 0)
@@ -212,7 +212,7 @@ def _check_numbers(recorded: Recorded) -> None:
                 f"row {recorded.row[bad[0]]} has {name} {values[bad[0]]}, more than a file can "
                 "hold; the trace is damaged"
             )
-    data = np.isin(recorded.op, DATA_OPS)
+    data = is_op(recorded.op, DATA_OPS)
     if recorded.length[data].astype(np.float64).sum() > MAX_OFFSET_BYTES:
         raise PlanError("the reads and writes move more than 2 EiB; the trace is damaged")
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from iotrace.replay.executors.executor import LoopReport
 from iotrace.replay.fidelity import Fidelity
-from iotrace.replay.job import DATA_OPS, Op
+from iotrace.replay.job import DATA_OPS, Op, is_op
 from iotrace.replay.measure import Moved, rank_seconds
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.plan import Plan
@@ -284,7 +284,7 @@ def _columns(plan: Plan, repetition: Repetition) -> dict[str, IntColumn | String
     start_ns = np.where(started, timings["start_ns"] - repetition.report.start_ns, 0)
     end_ns = timings["end_ns"] - repetition.report.start_ns
     names = ["/" + path for path in plan.paths]
-    ranged = np.isin(rows["op"], _RANGED)
+    ranged = is_op(rows["op"], _RANGED)
     streams = plan.streams
     everything = np.ones(count, np.bool_)
     return {

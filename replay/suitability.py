@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.job import DATA_OPS, Op
+from iotrace.replay.job import DATA_OPS, Op, is_op
 from iotrace.replay.loop import open_beneath, resident_bytes
 from iotrace.replay.plan import Plan
 from iotrace.replay.requests import Requests
@@ -26,7 +26,7 @@ def direct_requests(plan: Plan) -> npt.NDArray[np.bool_]:
     opens = rows.compress(rows["op"] == Op.OPEN)
     direct = np.zeros(plan.handle_count + 1, np.bool_)
     direct[opens["handle"]] = opens["flags"] & os.O_DIRECT != 0
-    return np.asarray(np.isin(rows["op"], DATA_OPS) & direct[rows["handle"]])
+    return np.asarray(is_op(rows["op"], DATA_OPS) & direct[rows["handle"]])
 
 
 def fit_to_target(plan: Plan, target: Target) -> tuple[Plan, tuple[str, ...]]:
@@ -110,7 +110,7 @@ def surprises(one: Repetition) -> tuple[str, ...]:
 def cached_direct(plan: Plan, root_fd: int, target: Target) -> tuple[str, ...]:
     """Return in words that direct writes went through the page cache, if they did."""
     writes = plan.requests["op"] == Op.WRITE
-    data = np.isin(plan.requests["op"], DATA_OPS)
+    data = is_op(plan.requests["op"], DATA_OPS)
     direct = direct_requests(plan)
     if not (writes & direct).any() or not target.direct_is_effective:
         return ()

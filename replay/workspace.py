@@ -15,7 +15,7 @@ import numpy as np
 from iotrace.replay.bindings import Bindings
 from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.intervals import unions
-from iotrace.replay.job import Op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.names import Names
 from iotrace.replay.paths import ancestors
 from iotrace.replay.pieces import Ints
@@ -214,7 +214,7 @@ def peak_bytes(plan: Plan) -> int:
 def _taken_bytes(plan: Plan) -> Ints:
     """Return the bytes that each file takes once all of it is written, in whole blocks."""
     rows = plan.requests
-    fills = np.isin(rows["op"], (Op.WRITE, Op.ALLOCATE)) & (rows["file"] >= 0)
+    fills = is_op(rows["op"], (Op.WRITE, Op.ALLOCATE)) & (rows["file"] >= 0)
     there = plan.files.initial_size_bytes
     before = np.flatnonzero(there)
     file = np.concatenate([rows["file"][fills].astype(np.int64), before])

@@ -22,7 +22,7 @@ from iotrace.tools.render import (
     print_table,
     shorten_paths,
 )
-from iotrace.tools.replayed import TIMES, Replayed
+from iotrace.tools.replayed import TIMES, Replayed, payload_of
 from iotrace.tools.spread import spread_title
 from iotrace.traces.changes import changes
 from iotrace.traces.schema import DATA_OPS
@@ -42,11 +42,13 @@ class Side:
     Attributes:
         location: as the user named it.
         seconds: per time of `TIMES`, what each run took; a trace has one run.
+        summary: of the payload; `padding_bytes` besides it.
         problems: why its figures are not to be trusted.
     """
 
     location: str
     summary: Summary
+    padding_bytes: int
     structure: Structure
     seconds: dict[str, tuple[float, ...]]
     problems: tuple[str, ...]
@@ -127,7 +129,10 @@ def _side(location: str, trace: Trace) -> Side:
     if replayed is not None:
         seconds |= replayed.seconds
         problems += replayed.problems
-    return Side(location, summary, structure_of(trace), seconds, problems)
+    payload = payload_of(summary, replayed)
+    padding_bytes = summary.bytes_written + summary.bytes_read
+    padding_bytes -= payload.bytes_written + payload.bytes_read
+    return Side(location, payload, padding_bytes, structure_of(trace), seconds, problems)
 
 
 def _side_json(side: Side) -> dict[str, Any]:
@@ -138,6 +143,7 @@ def _side_json(side: Side) -> dict[str, Any]:
         "data_requests": summary.data_requests,
         "bytes_written": summary.bytes_written,
         "bytes_read": summary.bytes_read,
+        "padding_bytes": side.padding_bytes,
         "files": len(summary.files),
         "ranks": list(summary.ranks),
         "seconds": {name: list(runs) for name, runs in side.seconds.items()},
@@ -211,6 +217,10 @@ def _totals(found: Contrast) -> Iterator[Cells]:
     yield _count("files", len(a.files), len(b.files))
     yield _bytes("bytes written", a.bytes_written, b.bytes_written)
     yield _bytes("bytes read", a.bytes_read, b.bytes_read)
+    padding = found.a.padding_bytes, found.b.padding_bytes
+    if any(padding):
+        mine, theirs = (format_bytes(count) if count else NONE for count in padding)
+        yield "padding besides", mine, theirs, ""
 
 
 def _structure(found: Contrast) -> Iterator[Cells]:

@@ -23,7 +23,7 @@ from iotrace.tools.render import (
     print_problems,
     print_table,
 )
-from iotrace.tools.replayed import Replayed
+from iotrace.tools.replayed import Replayed, payload_of
 from iotrace.traces.check import check_trace
 from iotrace.traces.counters import SpanCounters, counters_of_spans
 from iotrace.traces.file_summaries import FileSummary
@@ -51,6 +51,7 @@ class Overview:
 
     Attributes:
         location: as the user named it.
+        summary: of the payload; `padding_bytes` besides it, of each data op.
         by_op: the figures of each data op's requests alone.
         op_counts: requests per op, the most frequent first.
         failed: data requests that moved less than asked (a read at the end of a file not
@@ -63,6 +64,7 @@ class Overview:
     location: str
     metadata: Metadata
     summary: Summary
+    padding_bytes: dict[str, int]
     by_op: dict[str, Traffic]
     op_counts: dict[str, int]
     failed: int
@@ -73,16 +75,22 @@ class Overview:
 
 def look_at(location: str, trace: Trace) -> Overview:
     """Return the overview of `trace`."""
+    replayed, moved = Replayed.of(trace.metadata), summarize(trace)
+    summary = payload_of(moved, replayed)
     return Overview(
         location=location,
         metadata=trace.metadata,
-        summary=summarize(trace),
+        summary=summary,
+        padding_bytes={
+            "write": moved.bytes_written - summary.bytes_written,
+            "read": moved.bytes_read - summary.bytes_read,
+        },
         by_op={op: traffic_of(trace, op) for op in DATA_OPS},
         op_counts=_op_counts(trace),
         failed=_failed(trace),
         contradictions=tuple(check_trace(trace)),
         counters=tuple(counters_of_spans(trace)),
-        replayed=Replayed.of(trace.metadata),
+        replayed=replayed,
     )
 
 
@@ -100,6 +108,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
         "tensors": summary.tensors,
         "bytes_written": summary.bytes_written,
         "bytes_read": summary.bytes_read,
+        "padding_bytes": sum(overview.padding_bytes.values()),
         "write_seconds": summary.write_seconds,
         "read_seconds": summary.read_seconds,
         "busy_seconds": {op: found.busy_seconds for op, found in overview.by_op.items()},
@@ -166,16 +175,18 @@ def print_files(terminal: Terminal, files: Sequence[FileSummary]) -> None:
     print_table(
         terminal,
         columns,
-        (
-            (
-                file.path,
-                format_bytes(file.final_size),
-                format_bytes(file.bytes_written),
-                format_bytes(file.bytes_read),
-                format_count(file.requests),
-            )
-            for file in files
-        ),
+        map(file_cells, files),
+    )
+
+
+def file_cells(file: FileSummary) -> tuple[str, ...]:
+    """Return what a table says of a file: name, size, written, read, requests."""
+    return (
+        file.path,
+        format_bytes(file.final_size),
+        format_bytes(file.bytes_written),
+        format_bytes(file.bytes_read),
+        format_count(file.requests),
     )
 
 
@@ -247,13 +258,16 @@ def _print_transfers(terminal: Terminal, overview: Overview) -> None:
     seconds = (summary.write_seconds, summary.read_seconds)
     busy = (write.busy_seconds, read.busy_seconds)
     moved = (summary.bytes_written, summary.bytes_read)
+    padding = overview.padding_bytes.values()
+    sizes = [n + more for n, more in zip(moved, padding, strict=True)]
     rows = [
         ("requests", *(format_count(s.requests) for s in (write, read))),
         ("bytes", *map(format_bytes, moved)),
+        *([("padding besides", *map(format_bytes, padding))] if any(padding) else []),
         ("time, without pauses between", *(format_seconds(s) if s else NONE for s in seconds)),
         ("of it inside requests", *map(format_share, busy, seconds)),
         ("bandwidth", *map(format_rate, moved, seconds)),
-        ("mean request", *(_mean_request(s, n) for s, n in zip((write, read), moved, strict=True))),
+        ("mean request", *(_mean_request(s, n) for s, n in zip((write, read), sizes, strict=True))),
         (f"{format_bytes(ALIGNMENT_BYTES)}-aligned", *map(_aligned, (write, read))),
         ("most in flight", *(format_count(s.max_concurrency or None) for s in (write, read))),
         ("mean in flight", *(_mean_in_flight(s) for s in (write, read))),

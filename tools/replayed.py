@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from iotrace.replay.statistics import estimate
-from iotrace.tools.render import format_bytes, format_range, format_seconds
+from iotrace.tools.render import format_range, format_seconds
 from iotrace.tools.spread import spread_title
 from iotrace.traces.metadata import Metadata
+from iotrace.traces.summary import Summary
 from iotrace.traces.words import plural
 
 TIMES = {
@@ -21,6 +22,7 @@ TIMES = {
     "read_seconds": "read",
 }
 
+_PAYLOAD = {"write": "bytes_written", "read": "bytes_read"}
 _MAX_RUNS = 10_000  # of more, the interval takes minutes
 _MAX_NUMBER = 1 << 63
 
@@ -35,6 +37,7 @@ class Replayed:
         seconds: per time of `TIMES` that is known, what each run took that did not fail.
         problems: what failed or was done otherwise than asked.
         padding_bytes: moved besides the payload; rows do not tell them apart.
+        payload_bytes: of it written and read, by op, where that is told.
     """
 
     executor: str
@@ -42,6 +45,7 @@ class Replayed:
     seconds: dict[str, tuple[float, ...]]
     problems: tuple[str, ...]
     padding_bytes: int = 0
+    payload_bytes: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, metadata: Metadata) -> Replayed | None:
@@ -57,13 +61,16 @@ class Replayed:
             if 0 < len(whole) <= _MAX_RUNS and all(_is_number(r) for r in whole):
                 seconds[name] = tuple(map(float, whole))
         problems = (*_texts(told.get("errors")), *_texts(told.get("degraded")))
-        padding = times.get("padding_bytes") if isinstance(times, dict) else None
+        told_bytes = times if isinstance(times, dict) else {}
+        padding = told_bytes.get("padding_bytes")
+        payload = {op: told_bytes.get(name) for op, name in _PAYLOAD.items()}
         return cls(
             executor=str(told.get("executor")),
             transforms=_texts(told.get("transforms")),
             seconds=seconds,
             problems=problems,
             padding_bytes=int(padding) if _is_number(padding) else 0,
+            payload_bytes={op: int(n) for op, n in payload.items() if _is_number(n)},
         )
 
     @property
@@ -78,7 +85,7 @@ class Replayed:
         if self.runs > 1:
             yield "rows", f"of the median one of {plural(self.runs, 'run')}; the times of all:"
         if self.padding_bytes:
-            yield "padding", f"{format_bytes(self.padding_bytes)} of the bytes below"
+            yield "padding", "is in the sizes of requests and files, not in the bytes"
         for name, label in TIMES.items():
             runs = self.seconds.get(name, ())
             if any(runs):
@@ -86,6 +93,18 @@ class Replayed:
                 scatter = format_range(format_seconds(found.low), format_seconds(found.high))
                 spread = f" ({spread_title([found.kind])} {scatter})" if len(runs) > 1 else ""
                 yield label, f"{format_seconds(found.median)}{spread}"
+
+
+def payload_of(summary: Summary, replayed: Replayed | None) -> Summary:
+    """Return `summary` with the payload alone as its bytes; rows count what aligning added too."""
+    if replayed is None or not replayed.padding_bytes:
+        return summary
+    told = replayed.payload_bytes
+    return replace(
+        summary,
+        bytes_written=min(summary.bytes_written, told.get("write", summary.bytes_written)),
+        bytes_read=min(summary.bytes_read, told.get("read", summary.bytes_read)),
+    )
 
 
 def _is_number(value: object) -> TypeGuard[float]:

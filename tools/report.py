@@ -12,11 +12,12 @@ from iotrace.tools.advice.advise import advise
 from iotrace.tools.durations import format_duration
 from iotrace.tools.figures.sweep_figures import sweep_figures
 from iotrace.tools.figures.trace_figures import trace_figures
-from iotrace.tools.render import format_bytes, format_count, format_range, format_seconds
+from iotrace.tools.overview import file_cells
+from iotrace.tools.render import format_seconds
 from iotrace.tools.replayed import Replayed
 from iotrace.tools.report_page import Page, Table
 from iotrace.tools.spread import spread_title
-from iotrace.tools.sweep_table import LEAST_RUNS, NAMES, command, describe, verdict_on
+from iotrace.tools.sweep_table import NAMES, command, describe, scatter, verdict_on
 from iotrace.tools.verdict.headline import headline
 from iotrace.traces.summary import Summary, summarize
 from iotrace.traces.trace import Trace
@@ -80,16 +81,7 @@ def _file_table(summary: Summary) -> Table:
     title = "Files"
     if len(summary.files) > _FILES_SHOWN:
         title = f"The {_FILES_SHOWN} busiest of {plural(len(summary.files), 'file')}"
-    rows = [
-        (
-            file.path,
-            format_bytes(file.final_size),
-            format_bytes(file.bytes_written),
-            format_bytes(file.bytes_read),
-            format_count(file.requests),
-        )
-        for file in summary.files.busiest(_FILES_SHOWN)
-    ]
+    rows = [file_cells(file) for file in summary.files.busiest(_FILES_SHOWN)]
     return Table(title, ("file", "size", "written", "read", "requests"), rows)
 
 
@@ -99,15 +91,11 @@ def _sweep_table(found: SweepResult, op: str) -> Table:
         (
             describe(setting),
             format_seconds(one.median),
-            format_range(format_seconds(one.low), format_seconds(one.high))
-            if len(times[setting]) >= LEAST_RUNS
-            else "-",
+            scatter(one, len(times[setting])),
             str(len(times[setting])),
         )
         for setting, one in found.estimates(op).items()
     ]
     title = f"{NAMES[op].capitalize()}: all settings tried"
-    spread = spread_title(
-        one.kind for s, one in found.estimates(op).items() if len(times[s]) >= LEAST_RUNS
-    )
+    spread = spread_title(one.kind for s, one in found.estimates(op).items() if len(times[s]) > 1)
     return Table(title, ("setting", "median", spread, "runs"), rows)

@@ -28,6 +28,10 @@ def read_sweep(path: Path) -> SweepResult:
         tree = parse_json(path.read_bytes())
     except (OSError, TraceFormatError) as error:
         raise TraceFormatError(f"{path} is not a sweep; make one with `iotrace sweep`") from error
+    if isinstance(tree, dict) and "replayed" in tree:
+        raise TraceFormatError(
+            f"{path} is the JSON of a replay; `iotrace replay -o RESULT` writes what report draws"
+        )
     try:
         return SweepResult.from_json(tree)
     except TraceFormatError as error:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from iotrace.replay.factors import BASE, Setting
-from iotrace.replay.statistics import INTERVAL_RUNS
+from iotrace.replay.statistics import INTERVAL_RUNS, Estimate
 from iotrace.replay.sweep_result import Effect, SweepResult, alone
 from iotrace.tools.durations import format_duration
 from iotrace.tools.render import (
@@ -28,7 +28,7 @@ from iotrace.tools.spread import RANGE, spread_title
 from iotrace.traces.words import plural
 
 _SETTINGS_SHOWN = 8
-LEAST_RUNS = 3  # fewer have no range to speak of
+LEAST_RUNS = 3  # fewer have a range that proves nothing at all
 NAMES = {"write": "save", "read": "restore"}
 _MEASURED = {"write": "until durable", "read": "cold"}
 
@@ -126,6 +126,11 @@ def describe(setting: Setting) -> str:
     return " ".join(parts)
 
 
+def scatter(one: Estimate, runs: int) -> str:
+    """Return the range of few runs or the interval of many; of one run there is neither."""
+    return format_range(format_seconds(one.low), format_seconds(one.high)) if runs > 1 else NONE
+
+
 def level_name(factor: str, level: object) -> str:
     """Return a level in words, such as `coalesce 8 MiB`."""
     words = {
@@ -172,18 +177,17 @@ def _print_settings(terminal: Terminal, found: SweepResult, op: str) -> None:
     shown = [*often, *rest][:_SETTINGS_SHOWN]
     shown += [BASE] if BASE in estimates and BASE not in shown else []
     base = estimates.get(BASE)
-    spread = spread_title(estimates[s].kind for s in shown if len(times[s]) >= LEAST_RUNS)
+    spread = spread_title(estimates[s].kind for s in shown if len(times[s]) > 1)
     columns = [Column(f"{NAMES[op]}, {_MEASURED[op]}", shrink=True)]
     columns += [Column(t, right=True) for t in ("median", spread, "runs", "gain")]
     rows = []
     for setting in shown:
         one, runs = estimates[setting], len(times[setting])
-        interval = format_range(format_seconds(one.low), format_seconds(one.high))
         rows.append(
             (
                 f"{'> ' if setting == best else '  '}{describe(setting)}",
                 format_seconds(one.median),
-                interval if runs >= LEAST_RUNS else NONE,
+                scatter(one, runs),
                 str(runs),
                 f"{base.median / one.median:.2f}x" if base else NONE,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import translate
 
 import numpy as np
@@ -23,6 +23,9 @@ SYSTEM_GLOBS = (
     *("*.py", "*.pyc", "*/pyvenv.cfg", "*/bin/python*", "*.dist-info/*", "*.egg-info/*"),
     *("*/.git/*", "*/conda-meta/*"),
 )
+# In the metadata of a log just read: names of the files that the job was given as its standard
+# input, output and error. A job's own log is no checkpoint.
+STANDARD_FILES = "standard_files"
 _CHANGING_OPS = (
     *("write", "sync", "allocate", "truncate", "rename", "link", "unlink", "mkdir", "rmdir"),
     *("save", "load"),
@@ -53,12 +56,15 @@ def absolute_glob(glob: str) -> str:
 
 @dataclass(frozen=True)
 class FileSelection:
-    """Which files of a foreign trace to keep: those written, and those read outside the system.
+    """Which files of a foreign trace to keep: those that `capture` would have recorded.
+
+    They are those written, and those read outside the system, without the job's own redirected
+    input and output.
 
     Attributes:
         include: globs on absolute paths; if there are any, only these are kept.
         exclude: left out always.
-        everything: keep what is only read of system files too.
+        everything: keep what is only read of system files too, and what was redirected.
     """
 
     include: tuple[str, ...] = ()
@@ -80,6 +86,12 @@ class FileSelection:
         needed = [system.match(path) is None for path in paths]
         keep = np.array([*wanted, True])[codes]  # code -1, null, is the last
         keep &= np.array([*needed, True])[codes] | _is_changed(trace)
+        given = trace.metadata.extra.get(STANDARD_FILES)
+        if isinstance(given, list):
+            own = [path in given and not self.include and not self.everything for path in paths]
+            keep &= ~np.array([*own, False])[codes]
+            extra = {k: v for k, v in trace.metadata.extra.items() if k != STANDARD_FILES}
+            trace = trace.with_metadata(replace(trace.metadata, extra=extra))
         return (trace, 0) if keep.all() else (trace.where(keep), int((~keep).sum()))
 
 

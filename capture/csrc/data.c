@@ -42,7 +42,7 @@ static ssize_t vector_at(struct request request, enum record_op op, const struct
 #define MOVE(name, op, pointer)                                               \
 	EXPORT ssize_t name(int fd, pointer buffer, size_t bytes)             \
 	{                                                                     \
-		struct request request = request_begin(fd);                   \
+		struct request request = request_begin_move(fd);              \
                                                                               \
 		return request_move(request, op, buffer, bytes,               \
 				    real.name(fd, buffer, bytes));            \
@@ -60,7 +60,7 @@ static ssize_t vector_at(struct request request, enum record_op op, const struct
 #define VECTOR_MOVE(name, op)                                                 \
 	EXPORT ssize_t name(int fd, const struct iovec *parts, int count)     \
 	{                                                                     \
-		struct request request = request_begin(fd);                   \
+		struct request request = request_begin_move(fd);              \
                                                                               \
 		return vector_move(request, op, parts, count,                 \
 				   real.name(fd, parts, count));              \
@@ -79,7 +79,7 @@ static ssize_t vector_at(struct request request, enum record_op op, const struct
 	EXPORT ssize_t name(int fd, const struct iovec *parts, int count,     \
 			    off_t offset, int flags)                          \
 	{                                                                     \
-		struct request request = request_begin(fd);                   \
+		struct request request = request_begin_move(fd);              \
                                                                               \
 		request.rw_flags = (uint32_t)flags;                           \
 		return vector_at(request, op, parts, count, offset,           \
@@ -114,7 +114,7 @@ VECTOR_AT_FLAGS(pwritev64v2, OP_WRITE)
 /* What _FORTIFY_SOURCE makes of them. */
 EXPORT ssize_t __read_chk(int fd, void *buffer, size_t bytes, size_t room)
 {
-	struct request request = request_begin(fd);
+	struct request request = request_begin_move(fd);
 
 	return request_move(request, OP_READ, buffer, bytes,
 			    real.__read_chk(fd, buffer, bytes, room));

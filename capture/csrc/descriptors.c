@@ -88,6 +88,8 @@ struct open_file *open_file_new(uint32_t flags)
 	file->flags = flags;
 	file->number = 0;
 	file->folder_hash = file->name_hash = 0;
+	file->user = NULL;
+	file->has_users = 0;
 	file->position = 0;
 	file->foreseen = 0;
 	file->epoch = atomic_load(&table.sharings);

@@ -32,6 +32,8 @@ struct open_file {
 	_Atomic uint64_t number;   /* log generation << 32 | number in that log */
 	const struct record *named; /* the record in that log that says its last name */
 	uint64_t folder_hash, name_hash; /* what renames.c watches; 0: nothing */
+	_Atomic(const void *) user; /* the first thread that used the position */
+	_Atomic uint8_t has_users;  /* several threads do */
 	_Atomic int64_t position;
 	_Atomic int64_t foreseen;  /* stdio bytes recorded ahead of the write at exit */
 	uint32_t index, next_free; /* the pool's own */

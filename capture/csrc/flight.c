@@ -12,14 +12,12 @@
 struct flight {
 	_Atomic uintptr_t block; /* 0: free */
 	const struct record *record;
-	struct open_file *file; /* its offset is known only at the end: it appends */
+	struct open_file *file; /* its offset is known only when it has ended: it appends */
 	int fd;
 	uint32_t generation;
-	uint32_t turn; /* of one that appends: `appends_begun`; 0: it was not alone */
 };
 
 static struct flight flights[FLIGHTS];
-static _Atomic uint32_t appends_begun, appends_in_flight;
 
 static uint32_t place_of(uintptr_t block, uint32_t step)
 {
@@ -40,7 +38,6 @@ static void remember(const void *block, struct flight flight)
 		entry->record = flight.record;
 		entry->file = flight.file;
 		entry->fd = flight.fd;
-		entry->turn = flight.turn;
 		entry->generation = flight.generation;
 		atomic_store_explicit(&entry->block, (uintptr_t)block, memory_order_release);
 		return;
@@ -86,32 +83,11 @@ void flight_begin(const void *block, enum record_api api, enum record_op op, int
 		flight.record = log_append(&record, NULL, 0);
 	else
 		log_drop();
-	if (flight.record && op == OP_WRITE &&
-	    write_appends(file->flags & O_APPEND, record.flags)) {
+	if (op == OP_WRITE && write_appends(file->flags & O_APPEND, record.flags))
 		flight.file = file;
-		flight.turn = atomic_fetch_add(&appends_begun, 1) + 1;
-		if (atomic_fetch_add(&appends_in_flight, 1))
-			flight.turn = 0;
-	}
 	flight.generation = log_generation();
 	if (flight.record)
 		remember(block, flight);
-}
-
-/* Where a write to the end of its file went, if no other was in flight that moved it too. */
-static void place_appended(const struct flight *flight, int64_t result)
-{
-	struct record *record = (struct record *)flight->record;
-	struct inode inode;
-
-	record->offset = -1;
-	record->offset_source = OFFSET_NONE;
-	if (flight->turn != atomic_load(&appends_begun) ||
-	    descriptor_known(flight->fd) != flight->file ||
-	    inode_of_descriptor(flight->fd, &inode) != 0)
-		return;
-	record->offset = inode.bytes - result;
-	record->offset_source = OFFSET_QUERIED;
 }
 
 void flight_end(const void *block, int64_t result, bool forget)
@@ -126,11 +102,8 @@ void flight_end(const void *block, int64_t result, bool forget)
 		atomic_store(&flight->block, 0);
 	if (seen.record->end_ns)
 		return;
-	if (seen.file) {
-		atomic_fetch_sub(&appends_in_flight, 1);
-		if (result > 0)
-			place_appended(&seen, result);
-	}
+	if (seen.file && result > 0)
+		request_place_appended((struct record *)seen.record, seen.file, seen.fd, result);
 	log_finish(seen.record, seen.generation, result, now_ns());
 }
 

@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors handed to other processes, which move the position from then on too. */
+/* Descriptors of one process that get into another: both move the position from then on. */
+#include "passing.h"
+
+#include "late.h"
+#include "memory.h"
 #include "real.h"
 #include "request.h"
 
 #include <string.h>
 #include <sys/socket.h>
 
-static void passed(const struct cmsghdr *part)
+#define PARTS_MAX_BYTES 2048 /* 253 descriptors are the most that the kernel takes */
+
+static void passed(const struct cmsghdr *part, const char *end)
 {
-	size_t bytes = part->cmsg_len - CMSG_LEN(0);
+	size_t bytes = part->cmsg_len - CMSG_LEN(0), room = (size_t)(end - (char *)CMSG_DATA(part));
 	struct open_file *file;
 	int fd;
 
+	if (bytes > room) /* of one that the kernel has yet to look at */
+		bytes = room;
 	for (size_t at = 0; at + sizeof(fd) <= bytes; at += sizeof(fd)) {
 		memcpy(&fd, CMSG_DATA(part) + at, sizeof(fd));
 		file = descriptor_known(fd);
@@ -20,14 +28,31 @@ static void passed(const struct cmsghdr *part)
 	}
 }
 
-/* After the kernel took it, so that its parts can be looked at. */
+/* Its parts must be memory: of one that the kernel has taken, or a copy. */
 static void sent(struct msghdr *message)
 {
+	const char *end = (char *)message->msg_control + message->msg_controllen;
+
 	if (likely(!message->msg_controllen))
 		return;
 	for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part))
 		if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS)
-			passed(part);
+			passed(part, end);
+}
+
+void passing_foreseen(const struct msghdr *message)
+{
+	_Alignas(struct cmsghdr) char parts[PARTS_MAX_BYTES];
+	struct msghdr copy;
+
+	if (!memory_read(&copy, message, sizeof(copy)) || !copy.msg_controllen)
+		return;
+	if (copy.msg_controllen > sizeof(parts))
+		copy.msg_controllen = sizeof(parts);
+	if (!memory_read(parts, copy.msg_control, copy.msg_controllen))
+		return;
+	copy.msg_control = parts;
+	sent(&copy);
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
@@ -46,4 +71,37 @@ EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int fl
 	for (int i = 0; capture_is_on && i < result; i++)
 		sent(&messages[i].msg_hdr);
 	return result;
+}
+
+void passing_taken(long fd)
+{
+	uint64_t now = now_ns();
+	struct record record = {.start_ns = now, .end_ns = now, .offset = -1, .length = -1,
+				.op = OP_TAKEN};
+	struct open_file *file;
+
+	if (fd < 0 || !capture_is_on || log_is_borrowed() || request_is_paused())
+		return;
+	file = descriptor_file((int)fd);
+	if (file->kind != FILE_RECORDED)
+		return;
+	record.file = request_file_number(file, (int)fd);
+	if (record.file)
+		log_append(&record, NULL, 0);
+	else
+		log_drop();
+}
+
+LATE(int, pidfd_getfd, (int process, int fd, unsigned int flags))
+EXPORT int pidfd_getfd(int process, int fd, unsigned int flags)
+{
+	int taken;
+
+	if (!LATE_FOUND(pidfd_getfd)) {
+		errno = ENOSYS;
+		return -1;
+	}
+	taken = real_pidfd_getfd(process, fd, flags);
+	passing_taken(taken);
+	return taken;
 }

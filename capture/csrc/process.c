@@ -215,11 +215,6 @@ EXIT(_Exit)
 
 /* --- for the hooks ----------------------------------------------------- */
 
-EXPORT uint64_t iotrace_now(void)
-{
-	return now_ns();
-}
-
 EXPORT int iotrace_note(uint64_t start_ns, uint64_t end_ns, const char *json, size_t bytes)
 {
 	struct record record = {.start_ns = start_ns, .end_ns = end_ns, .offset = -1,

@@ -7,9 +7,11 @@
 /* Record the kernel's own counters, as far as there is a log; before an exit or an exec. */
 void process_ends(void);
 
-/* For the Python hooks; the same clock and the same log. */
-EXPORT uint64_t iotrace_now(void);
+/* For the Python hooks: the same log, whose clock they read by themselves. */
 EXPORT int iotrace_note(uint64_t start_ns, uint64_t end_ns, const char *json, size_t bytes);
 EXPORT void iotrace_pause(int on);
+
+/* Could the close of a descriptor of one of these files end a lock of this process? */
+EXPORT int iotrace_may_hold_locks(const char *const paths[], size_t count);
 
 #endif

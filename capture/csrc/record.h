@@ -56,7 +56,9 @@
 	X(OP_UNMAP, "unmap")                                                  \
 	X(OP_ADVISE, "advise")                                                \
 	X(OP_COUNTER, "counter") /* not a request: a value at a time */       \
-	X(OP_THREAD, "thread")   /* not a request: result: tid of the records after it */
+	X(OP_THREAD, "thread")   /* not a request: result: tid of the records after it */ \
+	X(OP_SEEK, "seek")       /* not a request: offset: where one of several threads moved to */ \
+	X(OP_TAKEN, "taken")     /* not a request: file: has the position of another process's */
 
 #define FOR_EACH_API(X)                                                       \
 	X(API_NONE, "")                                                       \
@@ -72,6 +74,7 @@
 	X(OFFSET_ARGUMENT, "argument") /* the call named it */                \
 	X(OFFSET_TRACKED, "tracked")   /* the library followed the position */ \
 	X(OFFSET_QUERIED, "queried")   /* asked of the kernel around the call */ \
+	X(OFFSET_END, "end") /* counted back from the size after it: others may have added to that */ \
 	X(OFFSET_INFERRED, "inferred") /* from a stream's buffer and position: may be several calls */
 
 #define ENUM_MEMBER(id, name) id,

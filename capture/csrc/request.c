@@ -155,6 +155,11 @@ ssize_t request_move(struct request request, enum record_op op, const void *buff
 		atomic_store_explicit(&file->position, record.offset, memory_order_relaxed);
 		if (result > 0)
 			record.offset -= result;
+		if (atomic_load_explicit(&file->has_users, memory_order_relaxed)) {
+			record.end_ns = now_ns(); /* a seek until now has moved the answer */
+			if (record.offset < 0)
+				record.offset = 0;
+		}
 	} else {
 		record.offset = tracked;
 		record.offset_source = OFFSET_TRACKED;
@@ -163,12 +168,17 @@ ssize_t request_move(struct request request, enum record_op op, const void *buff
 	return result;
 }
 
-/* Where a positional write that appends went: to the end of its file, whatever it asked. */
-static off_t appended_at(int fd, ssize_t result)
+void request_place_appended(struct record *record, struct open_file *file, int fd, int64_t result)
 {
 	struct inode inode;
 
-	return inode_of_descriptor(fd, &inode) ? -1 : inode.bytes - result;
+	record->offset = -1;
+	record->offset_source = OFFSET_NONE;
+	if (!file || descriptor_known(fd) != file || inode_of_descriptor(fd, &inode) != 0 ||
+	    inode.bytes < result)
+		return;
+	record->offset = inode.bytes - result;
+	record->offset_source = OFFSET_END;
 }
 
 ssize_t request_at(struct request request, enum record_op op, const void *buffer,
@@ -188,8 +198,8 @@ ssize_t request_at(struct request request, enum record_op op, const void *buffer
 	record.offset_source = OFFSET_ARGUMENT;
 	if (unlikely(op == OP_WRITE && write_appends(file->flags & O_APPEND, request.rw_flags) &&
 		     result > 0)) {
-		record.offset = appended_at(request.fd, result);
-		record.offset_source = OFFSET_QUERIED;
+		request_place_appended(&record, file, request.fd, result);
+		record.end_ns = now_ns();
 	}
 	request_moved(file, request.fd, &record);
 	return result;

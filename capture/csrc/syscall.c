@@ -4,6 +4,7 @@
  * with a runtime of their own make calls that libc has no name for. Calls that
  * have a wrapper here go through it, all others are passed on untouched.
  */
+#include "passing.h"
 #include "process.h"
 #include "real.h"
 #include "request.h"
@@ -22,6 +23,10 @@
  */
 EXPORT long captured_syscall(long number, long a, long b, long c, long d, long e,
 			     long f) __asm__("syscall");
+
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
 
 struct open_how;
 int openat2(int at, const char *path, const struct open_how *how, size_t bytes);
@@ -132,6 +137,14 @@ static __attribute__((noinline)) long register_with_ring(long fd, long opcode, l
 	return result;
 }
 
+static __attribute__((noinline)) long taken_descriptor(long process, long fd, long flags)
+{
+	long taken = real.syscall(SYS_pidfd_getfd, process, fd, flags, 0, 0, 0);
+
+	passing_taken(taken);
+	return taken;
+}
+
 long captured_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
 	if (unlikely(!capture_is_on || real_is_behind(__builtin_return_address(0))))
@@ -160,6 +173,8 @@ long captured_syscall(long number, long a, long b, long c, long d, long e, long 
 		return enter_ring(a, b, c, d, e, f);
 	case SYS_io_uring_register:
 		return register_with_ring(a, b, c, d);
+	case SYS_pidfd_getfd:
+		return taken_descriptor(a, b, c);
 	case SYS_exit_group:
 		process_ends();
 	}

@@ -17,7 +17,7 @@ static void transferred(struct request request, enum record_op op, const off_t *
 	EXPORT ssize_t name(int in, off_t *in_offset, int out, off_t *out_offset, \
 			    size_t bytes, unsigned int flags)                 \
 	{                                                                     \
-		struct request from = request_begin(in), to = request_begin(out); \
+		struct request from = request_begin_move(in), to = request_begin_move(out); \
 		ssize_t result = real.name(in, in_offset, out, out_offset, bytes, flags); \
                                                                               \
 		transferred(from, OP_READ, in_offset, bytes, result);         \
@@ -31,7 +31,7 @@ TRANSFER(splice)
 #define SEND(name)                                                            \
 	EXPORT ssize_t name(int out, int in, off_t *offset, size_t bytes)     \
 	{                                                                     \
-		struct request from = request_begin(in), to = request_begin(out); \
+		struct request from = request_begin_move(in), to = request_begin_move(out); \
 		ssize_t result = real.name(out, in, offset, bytes);           \
                                                                               \
 		transferred(from, OP_READ, offset, bytes, result);            \

@@ -27,6 +27,11 @@ static struct bucket *bucket_of(struct ring *ring, uint64_t user_data)
 	return ring->buckets + (user_data * 0x9e3779b97f4a7c15u >> (64 - ring->bucket_bits));
 }
 
+static bool is_silent(const struct pending *pending)
+{
+	return pending->sqe_flags & URING_SQE_SKIP_SUCCESS;
+}
+
 /* --- the table --------------------------------------------------------- */
 
 static uint32_t allocate(struct ring *ring)
@@ -38,6 +43,24 @@ static uint32_t allocate(struct ring *ring)
 	else if (ring->pending_used < ring->pending_entries)
 		index = ++ring->pending_used;
 	return index;
+}
+
+/*
+ * The kernel lets requests at the position of one file run at once, even to one place, unless they
+ * are links of one chain.
+ */
+static void find_crossing(struct ring *ring, struct pending *pending)
+{
+	for (uint32_t index = 1; index <= ring->pending_used; index++) {
+		struct pending *other = at(ring, index);
+
+		if (other->kind != PENDING_AT_POSITION || other->file != pending->file ||
+		    other->chain == pending->chain)
+			continue;
+		other->is_crossed = pending->is_crossed = true;
+		if (pending->file)
+			pending->file->queried = 1;
+	}
 }
 
 static void add(struct ring *ring, const struct pending *announced)
@@ -55,12 +78,13 @@ static void add(struct ring *ring, const struct pending *announced)
 	else
 		bucket->first = index;
 	bucket->last = index;
-	if (pending->sqe_flags & URING_SQE_SKIP_SUCCESS) {
+	if (is_silent(pending)) {
 		pending->next_silent = ring->silent_first;
 		ring->silent_first = index;
 	}
+	if (pending->kind == PENDING_AT_POSITION)
+		find_crossing(ring, pending);
 	ring->in_flight++;
-	ring->appends_in_flight += pending->kind == PENDING_APPENDS;
 }
 
 static void take_announced(struct ring *ring)
@@ -96,11 +120,10 @@ static void finish(struct ring *ring, uint32_t index, int64_t result, uint64_t n
 	*(before ? &at(ring, before)->next : &bucket->first) = pending->next;
 	if (bucket->last == index)
 		bucket->last = before;
-	if (pending->sqe_flags & URING_SQE_SKIP_SUCCESS)
+	if (is_silent(pending))
 		unlink_silent(ring, index);
 	sqe_complete(ring, pending, result, now);
 	ring->in_flight--;
-	ring->appends_in_flight -= pending->kind == PENDING_APPENDS;
 	pending->kind = PENDING_FREE;
 	pending->next = ring->pending_free;
 	ring->pending_free = index;
@@ -108,9 +131,14 @@ static void finish(struct ring *ring, uint32_t index, int64_t result, uint64_t n
 
 /* --- matching ---------------------------------------------------------- */
 
-static bool fits(const struct pending *pending, int32_t result)
+/* What a silent one has moved it says only if that is less than it should. */
+static bool fits(struct ring *ring, const struct pending *pending, int32_t result)
 {
-	return result < 0 || pending->expected < 0 || pending->expected == result;
+	if (result == -ECANCELED && ring->has_broken)
+		return pending->chain == ring->broken_chain;
+	if (result < 0)
+		return true;
+	return !is_silent(pending) && (pending->expected < 0 || pending->expected == result);
 }
 
 /*
@@ -119,18 +147,25 @@ static bool fits(const struct pending *pending, int32_t result)
  */
 static uint32_t match(struct ring *ring, uint64_t user_data, int32_t result)
 {
-	uint32_t index = bucket_of(ring, user_data)->first, first = 0;
+	uint32_t index = bucket_of(ring, user_data)->first, first = 0, found = 0;
+	int count = 0;
 
-	for (int i = 0; index && i < CANDIDATES; index = at(ring, index)->next) {
+	for (; index && count < CANDIDATES; index = at(ring, index)->next) {
 		if (at(ring, index)->user_data != user_data)
 			continue;
-		if (fits(at(ring, index), result))
-			return index;
+		count++;
 		if (!first)
 			first = index;
-		i++;
+		if (!found && fits(ring, at(ring, index), result))
+			found = index;
+		if (found && !is_silent(at(ring, found)))
+			return found;
 	}
-	return first;
+	if (!found)
+		found = first;
+	if (count > 1 && is_silent(at(ring, found)) && result != -ECANCELED)
+		LOG_COUNT(unmatched_completions, 1); /* another may have failed like that */
+	return found;
 }
 
 /*
@@ -153,9 +188,26 @@ static void finish_silent(struct ring *ring, const struct pending *seen, uint64_
 	}
 }
 
+/* One has not done all it should: the later links of its chain never run. */
+static void break_chain(struct ring *ring, const struct pending *seen, uint64_t now)
+{
+	ring->has_broken = true;
+	ring->broken_chain = seen->chain;
+	if (!is_silent(seen)) /* each of them will say so */
+		return;
+	for (uint32_t index = 1; index <= ring->pending_used; index++) {
+		struct pending *later = at(ring, index);
+
+		if (later->kind != PENDING_FREE && later->chain == seen->chain &&
+		    (int32_t)(later->order - seen->order) > 0)
+			finish(ring, index, -ECANCELED, now);
+	}
+}
+
 static void reap_one(struct ring *ring, const struct cqe *cqe, uint64_t now)
 {
 	uint32_t index = match(ring, cqe->user_data, cqe->result);
+	struct pending seen;
 
 	if (!index) {
 		if (cqe->user_data != LIBURING_TIMEOUT)
@@ -164,12 +216,13 @@ static void reap_one(struct ring *ring, const struct cqe *cqe, uint64_t now)
 	}
 	if (cqe->flags & URING_CQE_MORE)
 		return;
-	if (ring->silent_first && cqe->result != -ECANCELED) {
-		struct pending seen = *at(ring, index);
-
+	seen = *at(ring, index);
+	if (ring->silent_first && cqe->result != -ECANCELED)
 		finish_silent(ring, &seen, now);
-	}
 	finish(ring, index, cqe->result, now);
+	if (seen.sqe_flags & URING_SQE_LINK && cqe->result != -ECANCELED &&
+	    (cqe->result < 0 || (seen.expected >= 0 && cqe->result != seen.expected)))
+		break_chain(ring, &seen, now);
 }
 
 /* --- the completion queue ---------------------------------------------- */
@@ -217,7 +270,7 @@ static __attribute__((noinline)) void start_anew(struct ring *ring)
 {
 	memset(ring->buckets, 0, sizeof(*ring->buckets) << ring->bucket_bits);
 	ring->pending_used = ring->pending_free = ring->silent_first = 0;
-	ring->in_flight = ring->appends_in_flight = 0;
+	ring->in_flight = 0;
 	ring->taken = ring->announced;
 	ring->is_submitting = ring->is_reaping = false;
 	ring->cq_seen = __atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE);

@@ -30,6 +30,7 @@ struct pending {
 	uint32_t chain; /* `order` of the first of the chain of links it is in */
 	uint32_t next, next_silent; /* index + 1 */
 	uint8_t sqe_flags;
+	bool is_crossed; /* AT_POSITION: another moved it at the same time */
 	enum pending_kind {
 		PENDING_FREE,
 		PENDING_PLAIN,
@@ -71,7 +72,9 @@ struct ring {
 	_Atomic uint32_t cq_seen;
 	_Atomic uint32_t taken; /* head of the queue */
 	uint32_t pending_used, pending_free, silent_first;
-	uint32_t in_flight, appends_in_flight;
+	uint32_t in_flight;
+	uint32_t broken_chain; /* the last of which a link failed */
+	bool has_broken;
 
 	void *memory;
 	size_t memory_bytes;

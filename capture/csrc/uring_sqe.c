@@ -2,6 +2,7 @@
 #include "uring_sqe.h"
 
 #include "memory.h"
+#include "passing.h"
 #include "request.h"
 #include "uring_files.h"
 #include "uring_names.h"
@@ -51,6 +52,17 @@ static void set_offset(struct record *record, uint64_t offset)
 	record->offset_source = offset == AT_POSITION ? OFFSET_NONE : OFFSET_ARGUMENT;
 }
 
+/* The ring moves the position of a file: from now on the kernel is asked where it is. */
+static void will_be_asked(struct uring_file file)
+{
+	if (file.kind != FILE_RECORDED)
+		return;
+	if (file.file)
+		file.file->queried = 1;
+	else /* of a slot, whose descriptor, if it has one, may be any */
+		descriptors_shared(false);
+}
+
 /* --- data -------------------------------------------------------------- */
 
 static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op op,
@@ -69,10 +81,12 @@ static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op
 	set_offset(&record, sqe->offset);
 	if (op == OP_WRITE && write_appends(file.appends, sqe->op_flags)) {
 		pending->kind = PENDING_APPENDS;
-		if (sqe->offset == AT_POSITION && file.file && file.kind == FILE_RECORDED)
-			file.file->queried = 1; /* the position moves to the end, too */
-	} else if (sqe->offset == AT_POSITION) {
+		if (sqe->offset == AT_POSITION)
+			will_be_asked(file); /* the position moves to the end, too */
+	} else if (sqe->offset == AT_POSITION && file.kind == FILE_RECORDED) {
 		pending->kind = PENDING_AT_POSITION;
+		if (!file.file)
+			will_be_asked(file);
 	}
 	pending->file = file.file;
 	pending->fd = sqe->fd;
@@ -80,46 +94,36 @@ static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op
 	pending->record = append(file, &record);
 }
 
-/* One that goes to the end of its file, wherever others had moved that by then. */
-static void place_appended(struct ring *ring, const struct pending *pending,
-			   struct record *record, int64_t result)
-{
-	struct inode inode;
-
-	record->offset = -1;
-	record->offset_source = OFFSET_NONE;
-	if (ring->appends_in_flight > 1 || !pending->file ||
-	    descriptor_known(pending->fd) != pending->file ||
-	    inode_of_descriptor(pending->fd, &inode) != 0)
-		return;
-	record->offset = inode.bytes - result;
-	record->offset_source = OFFSET_QUERIED;
-}
-
 static void place_moved(struct ring *ring, const struct pending *pending, struct record *record,
 			int64_t result)
 {
 	struct open_file *file = pending->file;
+	off_t end = -1;
 
-	if (!file || descriptor_known(pending->fd) != file)
+	if (!file || descriptor_known(pending->fd) != file || pending->is_crossed)
 		return;
+	if (ring->in_flight == 1)
+		end = raw_position(pending->fd);
 	if (!open_file_is_queried(file, pending->fd)) {
 		record->offset = atomic_fetch_add(&file->position, result);
 		record->offset_source = OFFSET_TRACKED;
-	} else if (ring->in_flight == 1) {
-		record->offset = raw_position(pending->fd) - result;
+		if (end < 0 || end == record->offset + result)
+			return;
+		file->queried = 1; /* somebody else has moved it, too */
+	}
+	if (end >= 0) {
+		record->offset = end - result;
 		record->offset_source = OFFSET_QUERIED;
 	}
 }
 
 /* --- between two files ------------------------------------------------- */
 
-/* The ring moves the position of one that has no offset: the kernel knows where it is. */
 static void decode_half(struct uring_file file, uint64_t offset, struct record *record)
 {
 	set_offset(record, offset);
-	if (offset == AT_POSITION && file.file && file.kind == FILE_RECORDED)
-		file.file->queried = 1;
+	if (offset == AT_POSITION)
+		will_be_asked(file);
 }
 
 static void decode_splice(struct ring *ring, const struct sqe *sqe, uint64_t start_ns,
@@ -213,6 +217,14 @@ void sqe_decode(struct ring *ring, const struct sqe *sqe, uint64_t start_ns,
 		uring_files_update(ring, (uint32_t)sqe->offset, (const int32_t *)sqe->address,
 				   sqe->length);
 		break;
+	case URING_SENDMSG:
+	case URING_SENDMSG_ZC:
+		passing_foreseen((const struct msghdr *)sqe->address);
+		break;
+	case URING_MSG_RING: /* may hand over a slot */
+	case URING_FIXED_FD_INSTALL: /* a slot becomes a descriptor */
+		descriptors_shared(false);
+		break;
 	default:
 		uring_decode_name(ring, sqe, record, pending);
 		if (sqe->opcode > URING_LAST_KNOWN)
@@ -229,9 +241,11 @@ void sqe_complete(struct ring *ring, struct pending *pending, int64_t result, ui
 	else if (pending->kind == PENDING_RENAMES)
 		uring_renamed(pending, result);
 	else if (record && result >= 0 && pending->kind == PENDING_APPENDS)
-		place_appended(ring, pending, record, result);
+		request_place_appended(record, pending->file, pending->fd, result);
 	else if (record && result >= 0 && pending->kind == PENDING_AT_POSITION)
 		place_moved(ring, pending, record, result);
+	if (record && record->offset_source == OFFSET_END)
+		end_ns = now_ns(); /* the file may have grown until now */
 	log_finish(pending->record, ring->generation, result, end_ns);
 	log_finish(pending->second, ring->generation, result, end_ns);
 }

@@ -26,7 +26,7 @@ They are left out:
 - of a folder with many files, and on those kernels, or on a memory file system, of more than
   64 MiB: the job would wait for it;
 - where one of the files is not the user's: the kernel does not tell, or calls all of it cached;
-- while the process holds a POSIX lock: to close a file ends the lock that the job has on it.
+- where the process holds a POSIX lock on one of them: to close a file ends it.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Counters:
             OSError: A file or a folder may not be opened.
         """
         files = list(files_of(path))
-        if not 0 < len(files) <= FILES_MAX or holds_posix_lock():
+        if not 0 < len(files) <= FILES_MAX or self._emitter.may_hold_locks(files):
             return {}
         sums: dict[str, int] = {}
         paged_bytes = 0
@@ -211,13 +211,6 @@ def files_of(path: str) -> Iterator[str]:
                     found += 1
                     if found > FILES_MAX:
                         return
-
-
-def holds_posix_lock() -> bool:
-    """Return whether a lock of this process may end with the close of any of its descriptors."""
-    own = str(os.getpid()).encode()
-    locks = (line.split() for line in read_proc("/proc/locks").splitlines())
-    return any(words[1:2] == [b"POSIX"] and words[4:5] == [own] for words in locks)
 
 
 def read_proc(path: str) -> bytes:

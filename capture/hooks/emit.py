@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from json.encoder import encode_basestring_ascii
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 TEXT_MAX_CHARS = 4096  # of a name or a path; what a record holds is 64 KiB
 
@@ -22,7 +23,7 @@ class Emitter:
     """Writes notes into the raw log of this process, on the calling thread.
 
     Args:
-        library: Where `iotrace_note` and `iotrace_pause` are found.
+        library: Where `iotrace_note`, `iotrace_pause` and `iotrace_may_hold_locks` are found.
 
     Raises:
         AttributeError: A function is missing: the preload library is not loaded.
@@ -35,6 +36,9 @@ class Emitter:
         self._pause = library.iotrace_pause
         self._pause.argtypes = (ctypes.c_int,)
         self._pause.restype = None
+        self._may_hold_locks = library.iotrace_may_hold_locks
+        self._may_hold_locks.argtypes = (ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t)
+        self._may_hold_locks.restype = ctypes.c_int
 
     def emit(self, start_ns: int, end_ns: int, text: str) -> None:
         """Write one note: a JSON object in ASCII."""
@@ -53,6 +57,11 @@ class Emitter:
     def resume(self) -> None:
         """End one `pause`."""
         self._pause(0)
+
+    def may_hold_locks(self, paths: Sequence[str]) -> bool:
+        """Return whether to open and close one of some files may end a lock of this process."""
+        encoded = map(os.fsencode, paths)
+        return bool(self._may_hold_locks((ctypes.c_char_p * len(paths))(*encoded), len(paths)))
 
 
 def connect() -> Emitter | None:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from iotrace.replay.files import zeroes_of
 from iotrace.replay.intervals import clusters, running_max
-from iotrace.replay.job import Op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.pieces import (
     PADDING,
     PAST_END,
@@ -253,8 +253,8 @@ def _move_sizes(rows: Requests, layout: _Layout) -> Requests:
     ends = layout.edge(file, rows["offset"] + rows["length"])
     starts = layout.edge(file, rows["offset"].copy())
     sizes = layout.edge(file, rows["length"].copy())
-    ranged = np.isin(rows["op"], (Op.ALLOCATE, Op.SYNC)) & (rows["length"] > 0)
-    empty = np.isin(rows["op"], (Op.READ, Op.WRITE))
+    ranged = is_op(rows["op"], (Op.ALLOCATE, Op.SYNC)) & (rows["length"] > 0)
+    empty = is_op(rows["op"], (Op.READ, Op.WRITE))
     # What is zeroed is no byte more than it was: what lies beside it in its block is another's.
     holes = zeroes_of(rows) & ranged
     starts[holes] = layout.inside(file[holes], rows["offset"][holes], starts[holes])

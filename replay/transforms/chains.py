@@ -5,7 +5,7 @@ import numpy as np
 from iotrace.replay.barriers import places_of
 from iotrace.replay.fences import fence_epochs, find_fences
 from iotrace.replay.grouping import grouped, numbered
-from iotrace.replay.job import DATA_OPS, Fence, Op
+from iotrace.replay.job import DATA_OPS, Fence, Op, is_op
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
 from iotrace.replay.requests import Requests
@@ -18,7 +18,7 @@ def exchangeable(plan: Plan) -> tuple[Ints, Ints]:
         Indices of requests, ascending, and keys, as many.
     """
     requests = plan.requests
-    index = np.flatnonzero(np.isin(requests["op"], DATA_OPS) & (requests["length"] > 0))
+    index = np.flatnonzero(is_op(requests["op"], DATA_OPS) & (requests["length"] > 0))
     # At a larger queue depth opens part saving from loading, so that these do not meet.
     _, fence = find_fences(requests, plan.pieces, len(plan.files), queue_depth=2)
     domain = np.where(requests["file"] < 0, -1, requests["file"]).astype(np.int64)
@@ -43,7 +43,7 @@ def adjacent(plan: Plan) -> tuple[Ints, Ints]:
 
 def _stream_epochs(requests: Requests) -> Ints:
     """Return how many requests that must not be crossed lie before each in its stream."""
-    stops = ~np.isin(requests["op"], (*DATA_OPS, Op.OPEN))
+    stops = ~is_op(requests["op"], (*DATA_OPS, Op.OPEN))
     order = grouped(requests["stream"])
     epoch = np.empty(len(requests), np.int64)
     epoch[order] = np.cumsum(stops[order])

@@ -205,8 +205,8 @@ def _with_pauses(old: Requests, *parts: tuple[Requests, Ints]) -> Iterator[tuple
     pauses = carried_think(old, dropped)
     for part, places in parts:
         begins = np.concatenate([[True], places[1:] != places[:-1]])[: len(places)]
-        think_ns = part["think_ns"] + np.where(begins, pauses[places], 0)
-        yield part.having(think_ns=think_ns), places
+        at = np.flatnonzero(begins & (pauses[places] > 0))
+        yield part.having_at(at, think_ns=part.at("think_ns", at) + pauses[places[at]]), places
 
 
 def _with_handles_numbered(requests: Requests) -> Requests:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from iotrace.replay.job import Op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.paths import ancestors
 from iotrace.replay.pieces import Ints
 from iotrace.replay.requests import Requests
@@ -34,7 +34,7 @@ def without_empty_directories(rows: Requests, lost: Requests, paths: Sequence[st
         lost: requests that named the files.
         paths: what both name.
     """
-    on_directories = np.isin(rows["op"], (Op.MKDIR, Op.RMDIR))
+    on_directories = is_op(rows["op"], (Op.MKDIR, Op.RMDIR))
     on_directories |= (rows["op"] == Op.RENAME) & (rows["file"] < 0)
     kept, gone = (_directories(part, paths) for part in (rows.compress(~on_directories), lost))
     idle = np.array([path in gone and path not in kept for path in paths] + [False], np.bool_)

@@ -11,7 +11,7 @@ from iotrace.replay.bindings import Bindings
 from iotrace.replay.files import KEEP_SIZE, growth_of, resets_of
 from iotrace.replay.grouping import first_of_each, grouped
 from iotrace.replay.intervals import running_max
-from iotrace.replay.job import Op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.paths import ancestors
 from iotrace.replay.pieces import HOLE, STALE, Ints, Pieces, spread
 from iotrace.replay.plan import Applied, Note, Plan
@@ -154,7 +154,7 @@ class _Folders:
     @classmethod
     def of(cls, plan: Plan) -> "_Folders":
         rows, paths = plan.requests, plan.paths
-        on_folders = np.isin(rows["op"], (Op.MKDIR, Op.RMDIR))
+        on_folders = is_op(rows["op"], (Op.MKDIR, Op.RMDIR))
         on_folders |= (rows["op"] == Op.RENAME) & (rows["file"] < 0)
         made: dict[str, int] = {}
         changed: dict[str, int] = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.replay.files import growth_of, resets_of
-from iotrace.replay.job import Op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Applied, Plan
 from iotrace.replay.transforms.reshape import merge
@@ -58,7 +58,7 @@ def _fresh_files(plan: Plan) -> tuple[Ints, Ints]:
     writes = np.zeros(len(most), np.bool_)
     writes[era[(rows["op"] == Op.WRITE)[order]]] = True
     sized = np.zeros(len(most), np.bool_)  # by the job itself
-    sized[era[np.isin(rows["op"], (Op.ALLOCATE, Op.TRUNCATE))[order]]] = True
+    sized[era[is_op(rows["op"], (Op.ALLOCATE, Op.TRUNCATE))[order]]] = True
     first = order[begins | resets]
     is_fresh = ~plan.files.exists[file[first]] | resets[begins | resets]
     is_open = (rows["op"][first] == Op.OPEN) & (rows["flags"][first] & os.O_ACCMODE != 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from iotrace.replay.intervals import running_max
-from iotrace.replay.job import Op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.pieces import NEIGHBOUR, Ints, Pieces, spread
 from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.requests import Requests
@@ -222,6 +222,6 @@ def _begin_of_loads(plan: Plan) -> Ints:
 
 def _changes(rows: Requests) -> Ints:
     """Return how often names, or files, had been changed once each request was done."""
-    changes = np.isin(rows["op"], _CHANGES)
+    changes = is_op(rows["op"], _CHANGES)
     changes |= (rows["op"] == Op.OPEN) & (rows["flags"] & _MAKES != 0)
     return np.cumsum(changes)

@@ -62,16 +62,17 @@ def _placed(parts: list[Requests], order: Ints) -> Requests:
 
 def carried_think(requests: Requests, dropped: npt.NDArray[np.bool_]) -> Ints:
     """Return, per request, the pauses of the dropped ones right before it in its stream, in ns."""
+    carried = np.zeros(len(requests), np.int64)
     if not np.any(requests["think_ns"][dropped]):
-        return np.zeros(len(requests), np.int64)
+        return carried
     order = grouped(requests["stream"])
-    stream, kept = requests["stream"][order], ~dropped[order]
-    own = np.where(kept, 0, requests["think_ns"][order])
-    lost = np.cumsum(own)
-    fresh = np.concatenate([[True], stream[1:] != stream[:-1]])[: len(order)]
-    # What had been lost at the last kept request or where the stream begins; sums only grow.
-    passed = np.concatenate([[0], np.where(kept, lost, 0)[:-1]])[: len(order)]
-    passed = np.maximum.accumulate(np.maximum(passed, np.where(fresh, lost - own, 0)))
-    carried = np.zeros(len(order), np.int64)
-    carried[order] = np.where(kept, lost - passed, 0)
+    at = np.flatnonzero(dropped[order])
+    stream = requests.at("stream", order[at])
+    begins = np.ones(len(at), np.bool_)  # runs of dropped ones, each before one that is kept
+    begins[1:] = (at[1:] != at[:-1] + 1) | (stream[1:] != stream[:-1])
+    lost = np.add.reduceat(requests.at("think_ns", order[at]), np.flatnonzero(begins))
+    behind = at[np.append(begins[1:], True)] + 1
+    following = order[behind.clip(max=len(order) - 1)]
+    same = (behind < len(order)) & (requests.at("stream", following) == stream[begins])
+    carried[following[same]] = lost[same]
     return carried

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from iotrace.replay.coverage import CUT, READ, WRITE, Unwritten, find_unwritten, make_events
 from iotrace.replay.files import resets_of
-from iotrace.replay.job import DATA_OPS, Op
+from iotrace.replay.job import DATA_OPS, Op, is_op
 from iotrace.replay.pieces import Ints, Pieces, cut, packed, pieces_in_place
 from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.requests import Requests
@@ -78,7 +78,7 @@ class Select:
         requests = plan.requests.compress(keep)
         used = requests["handle"] >= 0
         handle = np.unique(requests["handle"][used], return_inverse=True)[1]
-        data = np.flatnonzero(np.isin(requests["op"], DATA_OPS))
+        data = np.flatnonzero(is_op(requests["op"], DATA_OPS))
         line = packed(requests, plan.pieces, data)
         bounds = np.concatenate([[0], np.cumsum(requests["length"][data])])
         pieces, first, count = cut(line, bounds)
@@ -141,7 +141,7 @@ def with_handles(rows: Requests, keep: Mask) -> Mask:
     """
     count = int(rows["handle"].max(initial=-1)) + 1
     by_handle = rows["handle"] >= 0
-    data = np.isin(rows["op"], DATA_OPS)
+    data = is_op(rows["op"], DATA_OPS)
     had, kept = (
         np.bincount(rows["handle"][by_handle & chosen], minlength=count + 1) > 0
         for chosen in (data, data & keep)
@@ -149,7 +149,7 @@ def with_handles(rows: Requests, keep: Mask) -> Mask:
     idle = (had & ~kept)[rows["handle"]] & by_handle
     keep = keep & ~idle
     needed = np.bincount(rows["handle"][by_handle & keep], minlength=count + 1) > 0
-    frame = np.isin(rows["op"], (Op.OPEN, Op.CLOSE))
+    frame = is_op(rows["op"], (Op.OPEN, Op.CLOSE))
     return np.asarray(np.where(frame & by_handle, needed[rows["handle"]], keep))
 
 
@@ -169,7 +169,7 @@ def _keeping_bytes(requests: Requests, file: Ints, until: Ints) -> Requests:
 def _first_data(requests: Requests, count: int) -> Ints:
     """Return the first read or write of each file; the number of requests where there is none."""
     first = np.full(count, len(requests))
-    data = np.flatnonzero(np.isin(requests["op"], DATA_OPS))
+    data = np.flatnonzero(is_op(requests["op"], DATA_OPS))
     np.minimum.at(first, requests["file"][data], data)
     return first
 

@@ -9,7 +9,7 @@ from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.transforms.reshape import merge, recut
 from iotrace.traces.errors import PlanError
 
-# Each takes about 400 bytes of memory while requests are cut: 4 GB in all.
+# Each takes 150 to 200 bytes of memory while requests are cut: 2 GB in all.
 MOST_CUTS = 10_000_000
 
 

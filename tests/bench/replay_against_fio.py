@@ -26,7 +26,6 @@ import os
 import resource
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -249,7 +248,7 @@ def table_row(comparison: Comparison) -> str:
     ours, theirs = comparison.ours, comparison.theirs
 
     def median(measures: Sequence[Measure], name: str) -> float:
-        return statistics.median(getattr(measure, name) for measure in measures)
+        return float(statistics.median(getattr(measure, name) for measure in measures))
 
     ratios = [a.bytes_per_s / b.bytes_per_s for a, b in zip(ours, theirs, strict=True)]
     return (
@@ -313,4 +312,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

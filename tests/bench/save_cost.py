@@ -1,71 +1,97 @@
-"""What capture adds to a torch.save: bare and captured take turns, each in a process of its own.
+"""What capture adds to a torch.save: a bare and a captured process take turns.
 
     python -m tests.bench.save_cost [PAIRS [GIB]]
 
-On a memory file system (/dev/shm) and on the disk of build/. The time is that of the save alone, by
-the job's own clock, and of its second: what the first has freed is then the memory that the file
-takes, where a first save gets what is free, at a price that varies. Which of a pair goes first
-alternates, the file is removed and the disk synced before each. Reported are the median of the
-pairs' ratios and its interval; at 2 GiB and 20 pairs it is to be 1.01 at most, on a machine
-without other work.
+On a memory file system (/dev/shm) and on the disk of build/. Both processes save the same tensors
+under the same name, one after the other, and wait meanwhile: what lies between the two saves of a
+pair is a moment, and which of them comes first alternates. The file is removed before each, off the
+clock, so that nothing is ever written back: the time is that of the call alone, by the job's own
+clock. After a few pairs both processes begin anew, as each has its own luck with its memory; the
+first save of a process is not counted. Reported are the medians of the pairs' ratios and their
+intervals; at 2 GiB and 20 pairs that of the time is to be 1.01 at most, on a machine without other
+work. The time on the processors is told beside it: what other work there is disturbs it less.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from iotrace.capture.session import CaptureOptions, remove_raw_dir, watch
 from iotrace.replay.statistics import estimate
 
 ROOT = Path(__file__).parents[2]
+PAIRS_OF_A_PROCESS = 5
 # Two tensors of half the size each; the pages of memory are there before the clock starts.
 JOB = """
-import sys, time, torch
-path, result, half_bytes = sys.argv[1], sys.argv[2], int(sys.argv[3])
+import os, sys, time, torch
+path, half_bytes = sys.argv[1], int(sys.argv[2])
 state = {name: torch.ones(half_bytes // 4) for name in ("weights", "moments")}
-torch.save(state, path)
-start = time.perf_counter()
-torch.save(state, path)
-open(result, "w").write(str(time.perf_counter() - start))
+for turn in sys.stdin:
+    if os.path.exists(path):
+        os.unlink(path)
+    start, start_cpu = time.perf_counter(), time.process_time()
+    torch.save(state, path)
+    print(time.perf_counter() - start, time.process_time() - start_cpu, flush=True)
 """
+Saver = subprocess.Popen[str]
+Seconds = tuple[float, float]  # elapsed, on the processors
 
 
-def seconds(folder: Path, gib: float, captured: bool) -> float:
-    """Return how long one save takes."""
-    for name in ("x.pt", "seconds"):
-        (folder / name).unlink(missing_ok=True)
-    os.sync()
-    half_bytes = str(int(gib * (1 << 29)))
-    command = [sys.executable, "-c", JOB, *map(str, (folder / "x.pt", folder / "seconds"))]
-    command.append(half_bytes)
+@contextmanager
+def saver(folder: Path, gib: float, captured: bool) -> Iterator[Saver]:
+    """Start a process that saves whenever it is told to, and end it."""
+    command = [sys.executable, "-c", JOB, str(folder / "x.pt"), str(int(gib * (1 << 29)))]
     if captured:
-        job = watch(command, CaptureOptions(folder / "raw"))
-        remove_raw_dir(job.raw_dir)
-        assert job.status == 0
-    else:
-        subprocess.run(command, check=True)
-    return float((folder / "seconds").read_text())
+        iotrace = str(Path(sys.executable).with_name("iotrace"))
+        output = ("--force", "-o", str(folder / "trace.parquet"))
+        command = [iotrace, "capture", *output, "--", *command]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        yield process
+        _, told = process.communicate()
+        assert process.returncode == 0, told
+
+
+def save(process: Saver) -> Seconds:
+    """Let a process save once; return how long that took."""
+    assert process.stdin and process.stdout
+    process.stdin.write("\n")
+    process.stdin.flush()
+    elapsed, cpu = map(float, process.stdout.readline().split())
+    return elapsed, cpu
+
+
+def pairs_of(folder: Path, gib: float, pairs: int) -> Iterator[tuple[Seconds, Seconds]]:
+    """Yield what a bare and a captured save took, of two processes in turn."""
+    with ExitStack() as stack:
+        both = [stack.enter_context(saver(folder, gib, captured)) for captured in (False, True)]
+        for process in both:
+            save(process)
+        for pair in range(pairs):
+            order = (0, 1) if pair % 2 == 0 else (1, 0)
+            took = {which: save(both[which]) for which in order}
+            yield took[0], took[1]
 
 
 def main(pairs: int, gib: float) -> None:
     """Print the ratios, captured over bare, of each place."""
     (ROOT / "build").mkdir(exist_ok=True)
     for place, parent in (("memory", Path("/dev/shm")), ("disk", ROOT / "build")):
-        ratios, bare = [], []
+        taken: list[tuple[Seconds, Seconds]] = []
         with tempfile.TemporaryDirectory(dir=parent) as name:
-            for pair in range(pairs):
-                order = (False, True) if pair % 2 == 0 else (True, False)
-                times = {captured: seconds(Path(name), gib, captured) for captured in order}
-                ratios.append(times[True] / times[False])
-                bare.append(times[False])
-        ratio, alone = estimate(ratios), estimate(bare)
-        print(
-            f"torch.save of {gib:g} GiB, {place:6}: {alone.median:.2f} s bare; captured "
-            f"{ratio.median:.4f} times that, {ratio.low:.4f} to {ratio.high:.4f}, {pairs} pairs",
-            flush=True,
-        )
+            while len(taken) < pairs:
+                count = min(PAIRS_OF_A_PROCESS, pairs - len(taken))
+                taken += pairs_of(Path(name), gib, count)
+        for what, which in (("elapsed", 0), ("CPU", 1)):
+            ratio = estimate([captured[which] / bare[which] for bare, captured in taken])
+            alone = estimate([bare[which] for bare, _ in taken])
+            print(
+                f"torch.save of {gib:g} GiB, {place}, {what}: {alone.median:.2f} s bare; captured "
+                f"{ratio.median:.4f} times that, {ratio.low:.4f} to {ratio.high:.4f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

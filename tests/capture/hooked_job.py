@@ -58,7 +58,9 @@ def requests_below(folder: Path, job: Job) -> list[tuple[str, int, int, int]]:
         for record in log.records[log.column("op") > log.header.op_names.index("note")]:
             if int(record["file"]) in files:
                 op = log.header.op_names[int(record["op"])]
-                found.append((op, *(int(record[key]) for key in ("offset", "length", "result"))))
+                keys = ("offset", "length", "result")
+                offset, length, result = (int(record[key]) for key in keys)
+                found.append((op, offset, length, result))
     return found
 
 

@@ -395,3 +395,19 @@ def test_too_few_writes_without_a_place_explain_no_file(
     append_at_once(writer, path, 2)
     problems = completeness(writer, tmp_path).problems()
     assert f"{path}: 5500 bytes recorded as written, final size 6000" in problems
+
+
+@pytest.mark.parametrize(("count", "complete"), [(2, True), (0, False)])
+def test_the_holes_of_a_file_need_no_write(
+    writer: RawLogWriter, tmp_path: Path, count: int, complete: bool
+) -> None:
+    """What was written without a place lies behind a hole of many blocks."""
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.seek(100 * BLOCK_BYTES + 50)
+        file.write(b"x" * 3 * BLOCK_BYTES)
+    open_as(writer, path)
+    for _ in range(count):
+        size = 3 * BLOCK_BYTES // 2
+        writer.add("write", file=1, length=size, result=size, api="io_uring")
+    assert of_file(writer, tmp_path).complete == complete

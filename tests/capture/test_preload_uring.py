@@ -115,6 +115,20 @@ def test_each_request_is_recorded_as_the_program_made_it(
     assert_all_accounted(captured)
 
 
+def test_silent_links_of_one_user_data_end_as_the_kernel_ended_them(
+    program: Path, tmp_path: Path
+) -> None:
+    """All that is told of four writes is one completion: the last has run, or one has failed.
+
+    Which of them has failed is not known, and that is told.
+    """
+    captured = run(program, tmp_path, "silent")
+    assert lines(asynchronous(captured)) == captured.done.stdout.decode().splitlines()
+    assert captured.log.header.outside.unmatched_completions == 1
+    (file,) = collect(tmp_path / "logs", ["silent"]).metadata.completeness.files
+    assert (file.recorded_bytes_written, file.final_size, file.complete) == (1200, 1200, True)
+
+
 def test_submission_and_completion_are_those_of_the_kernel(program: Path, tmp_path: Path) -> None:
     """The program could be wrong about itself; the kernel's own tracepoints are not."""
     (tmp_path / "files").mkdir()

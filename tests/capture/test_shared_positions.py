@@ -46,6 +46,22 @@ os.write(fd, b"c" * 300)
 os.write(fd, b"d" * 400)
 """
 
+# Takes the descriptor of the process that started it, which does not share it with its children.
+TAKER = """
+import ctypes, os, sys
+fd = ctypes.CDLL(None).syscall(438, os.pidfd_open(os.getppid()), int(sys.argv[1]), 0)
+os.write(fd, b"b" * 200) if fd >= 0 else sys.exit(1)
+"""
+TAKEN = f"""
+import os, subprocess, sys
+fd = os.open("shared", os.O_RDWR | os.O_CREAT)
+other = os.open("other", os.O_RDWR | os.O_CREAT)
+os.write(fd, b"a" * 100), os.write(other, b"a" * 100)
+status = subprocess.run([sys.executable, "-c", {TAKER!r}, str(fd)]).returncode
+os.write(fd, b"c" * 300), os.write(other, b"c" * 300)
+sys.exit(status)
+"""
+
 
 def raced(tmp_path: Path, size: int, *answers: Sequence[int], before: int = 0) -> Trace:
     """Return the trace of processes that each wrote 10 bytes and were told these positions."""
@@ -142,3 +158,27 @@ def test_who_hands_a_descriptor_on_asks_for_the_position(
     assert trace.metadata.completeness.problems() == []
     found = rows(trace, "offset", "result", op="write")
     assert found == [(0, 100), (100, 200), (5000, 10), (300, 300), (600, 400)]
+
+
+def test_a_descriptor_that_another_process_has_taken_is_a_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who had it cannot know that the position was moved; who has taken it asks for it."""
+    monkeypatch.chdir(tmp_path)
+    captured = capture([sys.executable, "-c", TAKEN], CaptureOptions(tmp_path / "raw"))
+    remove_raw_dir(captured.raw_dir)
+    if captured.status:
+        pytest.skip("a descriptor of another process cannot be taken here")
+    trace = captured.trace
+    written = {
+        (Path(path).name, moved): (offset, source)
+        for path, offset, moved, source in rows(
+            trace, "path", "offset", "result", "offset_source", op="write"
+        )
+    }
+    assert written["shared", 100] == (0, "tracked")
+    assert written["shared", 200] == (100, "queried")
+    assert written["shared", 300][1] == "inferred"
+    assert written["other", 300] == (100, "tracked")
+    (problem,) = [p for p in trace.metadata.completeness.problems() if "taken" in p]
+    assert problem.startswith("1 reads or writes")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from iotrace.capture.session import CaptureOptions, capture, remove_raw_dir
+from iotrace.traces.check import check_trace
 from iotrace.traces.trace import Trace
 
 from .collected import WRITE_NEW, collected, rows
@@ -29,8 +30,17 @@ def work(number):
             os.write(fd, bytes([number + 1]) * size)
         elif call == "pwrite":
             os.pwrite(fd, bytes(size), 1_000_000 * number)
+        elif call == "seek":
+            os.lseek(fd, 1_000_000 * number, os.SEEK_SET), os.write(fd, bytes(size))
+        elif call == "locked":
+            with lock:
+                os.lseek(fd, 1_000_000 * number, os.SEEK_SET), os.write(fd, bytes(size))
+        elif call == "ask":
+            with lock:
+                os.lseek(fd, 0, os.SEEK_CUR), os.write(fd, bytes(size))
         else:
             os.read(own, size), os.write(own, bytes(size))
+lock = threading.Lock()
 start = threading.Barrier({THREADS})
 threads = [threading.Thread(target=work, args=(n,)) for n in range({THREADS})]
 [t.start() for t in threads], [t.join() for t in threads]
@@ -137,6 +147,60 @@ def test_what_is_not_told_is_where_the_file_has_it(
     for source, offset, moved in rows(trace, "offset_source", "offset", "result", op="write"):
         if source == "tracked":
             assert len(set(content[offset : offset + moved])) == 1
+
+
+def test_a_seek_beside_a_write_is_told(tmp_path: Path) -> None:
+    """The write may have come before it or behind; one after both, or to another file, has not."""
+    writer = RawLogWriter()
+    for number in (1, 2):
+        writer.open(number, "/data/shared", flags=WRITE_NEW)
+    for number, start, source in ((1, 0, "tracked"), (1, 90, "queried"), (2, 0, "tracked")):
+        times = {"start_ns": 10**9 + start, "end_ns": 10**9 + start + 50}
+        extent = {"offset": 100, "length": 7, "result": 7, "offset_source": source}
+        writer.add("write", thread=writer.pid, file=number, **extent, **times)
+    moved = {"start_ns": 10**9 + 40, "end_ns": 10**9 + 80}
+    writer.add("seek", thread=writer.pid + 1, file=1, offset=100, **moved)
+    writer.end()
+    trace = collected(tmp_path, writer)
+    assert len(doubts(trace)) == 1 and doubts(trace)[0].startswith("1 reads or writes")
+    sources = [source for (source,) in rows(trace, "offset_source", op="write")]
+    assert sorted(sources) == ["inferred", "queried", "tracked"]
+    assert len(rows(trace, "op", layer="request")) == 5  # a seek is no request
+
+
+def test_seeks_of_threads_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real threads: as many as are marked, and the trace passes its check."""
+    monkeypatch.chdir(tmp_path)
+    trace = job(tmp_path, "seek")
+    sources = [
+        source
+        for path, source in rows(trace, "path", "offset_source", op="write")
+        if path == str(tmp_path / "shared")
+    ]
+    told = [int(doubt.split()[0].replace(",", "")) for doubt in doubts(trace)]
+    assert len(sources) == THREADS * CALLS
+    assert sum(told) == sources.count("inferred")
+    assert check_trace(trace) == []
+
+
+@pytest.mark.parametrize("call", ["locked", "ask"])
+def test_threads_that_wait_for_each_other_are_certain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Each seeks and writes while the others wait; or asks where the position is."""
+    monkeypatch.chdir(tmp_path)
+    trace = job(tmp_path, call)
+    assert trace.metadata.completeness.problems() == []
+    own = [
+        (offset, moved)
+        for path, offset, moved in rows(trace, "path", "offset", "result", op="write")
+        if path == str(tmp_path / "shared")
+    ]
+    assert len(own) == THREADS * CALLS
+    if call == "locked":
+        assert all(offset // 1_000_000 == moved // 100_000 - 1 for offset, moved in own)
+    else:
+        assert max(sum(one) for one in own) == sum(moved for _, moved in own)
 
 
 @pytest.mark.parametrize("call", ["pwrite", "own"])

@@ -23,6 +23,10 @@ RANKS = 4
 WRITES = 60
 PORT = 29533
 
+# The end of torchrun itself proves nothing of a replay and may take minutes: the one that keeps the
+# store may leave while the other still asks it, and that one imports torch._dynamo to say so.
+KEPT = '"$@" > "$0.out" 2> "$0.err"; echo $? > "$0.new"; mv "$0.new" "$0.status"'
+
 
 @dataclass(frozen=True)
 class Host:
@@ -91,6 +95,11 @@ def hosts() -> Iterator[tuple[Host, Host]]:
 def nothing_goes_on(hosts: tuple[Host, Host]) -> Iterator[None]:
     """What a test that failed has left would hold the port that the next one needs."""
     yield
+    end_all(hosts)
+
+
+def end_all(hosts: tuple[Host, Host]) -> None:
+    """End what runs on the hosts."""
     for host in hosts:
         found = subprocess.run(["ip", "netns", "pids", host.name], capture_output=True, text=True)
         for pid in map(int, found.stdout.split()):
@@ -130,21 +139,37 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def test_two_hosts_share_four_ranks(hosts: tuple[Host, Host], trace: Path, root: Path) -> None:
+def test_two_hosts_share_four_ranks(
+    hosts: tuple[Host, Host], trace: Path, root: Path, tmp_path: Path
+) -> None:
     """torchrun on each: one start, order across hosts, every byte proven, one result."""
     rendezvous = ("--nnodes", "2", "--nproc_per_node", "1", "--master_addr", ADDRESSES[0])
     replay = (str(BIN / "iotrace"), "replay", str(trace), "--root", str(root), "--verify")
+    kept = [tmp_path / f"host{host.number}" for host in hosts]
     running = [
         host.start(
             *(str(BIN / "torchrun"), *rendezvous, "--master_port", str(PORT), "--node_rank"),
-            *(str(host.number), "--no-python", *replay, "--json", "-"),
+            *(str(host.number), "--no-python", "sh", "-c", KEPT, str(place)),
+            *(*replay, "--json", "-"),
         )
-        for host in hosts
+        for host, place in zip(hosts, kept, strict=True)
     ]
-    first, second = (process.communicate(timeout=300) for process in running)
-    assert [process.returncode for process in running] == [0, 0], first[1] + second[1]
-    assert second[0] == ""
-    result = json.loads(first[0])
+    statuses = [place.with_suffix(".status") for place in kept]
+    deadline = time.monotonic() + 240
+    while not all(status.exists() for status in statuses):
+        gone = [one.poll() is not None for one in running]
+        early = any(a and not b.exists() for a, b in zip(gone, statuses, strict=True))
+        if early or time.monotonic() > deadline:
+            end_all(hosts)
+            told = [process.communicate()[1] for process in running]
+            told += [path.read_text() for path in sorted(tmp_path.glob("*.err"))]
+            pytest.fail("\n".join(["a torchrun ended" if early else "no end in 240 s", *told]))
+        time.sleep(0.05)
+    said = "".join(place.with_suffix(".err").read_text() for place in kept)
+    assert [status.read_text() for status in statuses] == ["0\n", "0\n"], said
+    first, second = (place.with_suffix(".out").read_text() for place in kept)
+    assert second == ""
+    result = json.loads(first)
     assert (result["workers"], result["verified"], result["errors"]) == (2, True, [])
     assert result["replayed"]["bytes_written"] == RANKS * WRITES * 4096
     assert result["fidelity"]["result_mismatches"] == 0

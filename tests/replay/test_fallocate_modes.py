@@ -109,7 +109,7 @@ def test_space_reserved_past_the_end_is_left_out(tmp_path: Path) -> None:
     [
         ("punch a 0 50", "PUNCH_HOLE"),
         ("zero a 0 50", "ZERO_RANGE"),
-        ("allocate a 0 500", "mode 0"),
+        ("allocate a 0 500", "mode 0x0"),
     ],
 )
 def test_what_cannot_be_replaced_is_refused_before_the_start(
@@ -121,6 +121,15 @@ def test_what_cannot_be_replaced_is_refused_before_the_start(
         in_process(partial(without_fallocate, text, tmp_path))
     assert "1 request of the plan" in str(refusal.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("mode", "name"), [(0x80, "WRITE_ZEROES"), (0x400, "mode 0x400")])
+def test_a_mode_of_a_newer_kernel_is_called_what_it_is(mode: int, name: str) -> None:
+    """Linux 6.17 has WRITE_ZEROES; mode 0 is another."""
+    plan = sketch("open a w+create\nallocate a 0 500\nclose a")
+    plan = plan.derive(plan.history[0], plan.requests.having_at(1, flags=mode))
+    with pytest.raises(PlanError, match=f"refuses fallocate with {name} "):
+        fit_modes(plan, {mode: REFUSED}, "ext4")
 
 
 def test_a_run_that_failed_has_one_cause(tmp_path: Path) -> None:

@@ -11,7 +11,18 @@ from iotrace.replay.probe_cache import cache_folder, load_probe, save_probe
 
 from .slow_mount import slow_mount
 
-SETTLED = ProbePoint("write", 4096, 1, False, 100.0, 100.0, 40.0, runs=3, low=98.0, high=102.0)
+SETTLED = ProbePoint(
+    "write",
+    4096,
+    1,
+    False,
+    100.0,
+    100.0,
+    40.0,
+    runs=3,
+    low_bytes_per_second=98.0,
+    high_bytes_per_second=102.0,
+)
 HOUR_NS = 3600 * 10**9
 
 
@@ -27,7 +38,8 @@ def test_requests_are_found_to_take_their_time(
     assert min(point.runs for point in found.points) >= 3
     point = found.find("write", 4096, 1, direct=False)
     assert point and 10_000 < point.p50_us < 20_000
-    assert point.low and point.high and point.low <= point.durable_rate <= point.high
+    low, high = point.low_bytes_per_second, point.high_bytes_per_second
+    assert low and high and low <= point.durable_bytes_per_second <= high
     small = found.one_by_one_us("write", 100, direct=False)
     assert small == pytest.approx(point.p50_us)
 
@@ -35,7 +47,7 @@ def test_requests_are_found_to_take_their_time(
 def test_the_scatter_says_whether_a_point_is_known() -> None:
     """One run tells nothing of it."""
     assert SETTLED.scatter == pytest.approx(0.02) and SETTLED.is_settled
-    assert not replace(SETTLED, low=50.0).is_settled
+    assert not replace(SETTLED, low_bytes_per_second=50.0).is_settled
     once = replace(SETTLED, runs=1)
     assert once.scatter is None and not once.is_settled
 
@@ -45,8 +57,8 @@ def test_the_scatter_says_whether_a_point_is_known() -> None:
     [
         (SETTLED, 2, True),
         (SETTLED, 24 * 8, False),
-        (replace(SETTLED, high=200.0), 0.5, True),
-        (replace(SETTLED, high=200.0), 2, False),
+        (replace(SETTLED, high_bytes_per_second=200.0), 0.5, True),
+        (replace(SETTLED, high_bytes_per_second=200.0), 2, False),
     ],
 )
 def test_a_probe_that_scatters_is_soon_made_again(

@@ -48,7 +48,7 @@ def test_round_trips_of_requests_in_flight_do_not_add_up(
     executor: Executor, tape: Tape, root: Path
 ) -> None:
     """A queue of 8 hides seven of eight round trips; a loop that sleeps through them would not."""
-    round_trip_ns = 10_000_000  # far above what a busy machine adds
+    round_trip_ns = 10_000_000
     job = JobBuilder()
     handle = job.open("a")
     for i in range(64):
@@ -63,8 +63,7 @@ def test_round_trips_of_requests_in_flight_do_not_add_up(
     starts, ends = done.timings["start_ns"][1:-1], done.timings["end_ns"][1:-1]
     in_flight = [int(((starts <= at) & (ends > at)).sum()) for at in starts]
     assert 4 <= max(in_flight) <= 8  # threads of a busy machine may come late
-    # More requests were done than would have fitted one after the other.
-    assert whole < 64 * round_trip_ns
+    assert whole < took.sum() / 2  # of the same run: a slow machine is slow for both
 
 
 @pytest.mark.parametrize("executor", ["io_uring", "posix"])

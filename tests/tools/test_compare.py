@@ -1,6 +1,7 @@
 """`iotrace compare` and `iotrace merge` on small traces."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +92,26 @@ def test_two_results_are_compared_with_their_scatter(
             assert one["verdict"] == ("ranges do not overlap" if apart else "ranges overlap")
         else:
             assert (one["verdict"] == "no difference") is not apart
+
+
+def test_padding_is_told_apart_from_what_was_saved_and_loaded(tmp_path: Path) -> None:
+    """Aligned reads fetch whole blocks: no byte more of the checkpoint is read."""
+    results = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for result, options in zip(results, ((), ("--align",)), strict=True):
+        iotrace("replay", "corpus:dcp", "--root", tmp_path, "-o", result, *options)
+    done = iotrace("compare", *results, "--json", tmp_path / "c.json")
+    assert re.search(r"^padding besides +- +\S+ \S+$", done.stdout, re.MULTILINE)
+    a, b = (json.loads((tmp_path / "c.json").read_text())[side] for side in "ab")
+    for moved in ("bytes_written", "bytes_read"):
+        assert a[moved] == b[moved] > 0
+    told = read_trace(results[1]).metadata.extra["replay"]["replayed"]
+    assert a["padding_bytes"] == 0 < told["padding_bytes"] <= b["padding_bytes"]
+    shown = json.loads(iotrace("show", results[1], "--json", "-").stdout)
+    for moved in ("bytes_written", "bytes_read", "padding_bytes"):  # which rows do not tell
+        assert shown[moved] == b[moved]
+    rows = sum(file["bytes_written"] + file["bytes_read"] for file in shown["files"])
+    assert rows == b["bytes_written"] + b["bytes_read"] + b["padding_bytes"]
+    assert "of it padding" in " ".join(iotrace("why", results[1], "--no-probe").stdout.split())
 
 
 def test_an_incomplete_side_says_so(make_trace: Make, small_trace: Path) -> None:

@@ -220,3 +220,12 @@ def test_a_sweep_that_is_nested_too_deeply_is_no_sweep(tmp_path: Path) -> None:
 def test_ticks_are_round(scale: Scale, ticks: list[float]) -> None:
     """As a person would label an axis."""
     assert scale.ticks() == pytest.approx(ticks)
+
+
+def test_the_json_of_a_replay_is_told_from_a_sweep(tmp_path: Path) -> None:
+    """Who has the one at hand is told which option makes what a report draws."""
+    told = tmp_path / "r.json"
+    done = iotrace("replay", CORPUS / "dcp.parquet", "--dry-run", "--json", told)
+    assert done.returncode == 0, done.stderr
+    refused = iotrace("report", told, "-o", tmp_path / "r.html")
+    assert_one_line_error(refused, 2, "r.json is the JSON of a replay", "-o RESULT")

@@ -35,7 +35,7 @@ def every_rank(trace: str, finding: Finding) -> Iterator[Advice]:
             f"{format_bytes(amount.moved_bytes)} read for "
             f"{format_bytes(amount.rank_unique_bytes)} of different bytes within a rank "
             f"({within:.1f}x)",
-            replay_command(trace, finding, "--coalesce --repeat 5"),
+            replay_command(trace, finding, "--broadcast --repeat 5"),
             rank.io_seconds * (1 - 1 / within),
         )
 
@@ -56,7 +56,9 @@ def mapped(trace: str, finding: Finding) -> Iterator[Advice]:
         )
     gain = faults.busy_seconds / 2 if faults is not None else 0.0
     change = knob("do not map", finding)
-    yield Advice(change, because, f"iotrace sweep {trace} --budget 5m", gain)
+    # No request tells what was read where no fault was seen.
+    options = "--as pread --repeat 5" if faults is not None else "--layer tensor --as pread"
+    yield Advice(change, because, replay_command(trace, finding, options), gain)
 
 
 def spare(trace: str, finding: Finding) -> Iterator[Advice]:
@@ -70,7 +72,7 @@ def spare(trace: str, finding: Finding) -> Iterator[Advice]:
             "save tensor.clone() of views: a view is saved with its whole storage",
             f"{format_bytes(amount.spare_bytes)} of the file belong to no element of a tensor "
             f"(most: {amount.spare_name})",
-            f"iotrace show {trace} --tensors",
+            f"iotrace show {trace} --tensors --limit 0",
             seconds * amount.spare_bytes / amount.moved_bytes,
         )
     if amount.repeated and amount.repeated_bytes > 0.01 * amount.moved_bytes:
@@ -80,7 +82,7 @@ def spare(trace: str, finding: Finding) -> Iterator[Advice]:
             f"{plural(len(amount.repeated), 'tensor')} written more than once, "
             f"{format_bytes(amount.repeated_bytes)} too much (most: {first.name}, "
             f"{first.times} times)",
-            f"iotrace show {trace} --tensors",
+            f"iotrace show {trace} --tensors --limit 0",
             seconds * amount.repeated_bytes / amount.moved_bytes,
         )
 
@@ -94,6 +96,6 @@ def imbalance(trace: str, finding: Finding) -> Iterator[Advice]:
     yield Advice(
         "spread the bytes evenly over the ranks",
         f"{heavy.name} moves {finding.imbalance:.1f}x the mean ({format_bytes(heavy.bytes)})",
-        f"iotrace show {trace} --files",
+        replay_command(trace, finding, "--repeat 5"),  # its table has a line by rank
         waits,
     )

@@ -27,7 +27,7 @@ def syncs(trace: str, finding: Finding) -> Iterator[Advice]:
             f"{plural(sync.count, 'sync')} of {plural(lasting.files, 'file')} take "
             f"{format_share(rank.sync_seconds, rank.seconds)} of the time "
             f"({format_seconds(sync.p50_us / 1e6)} each)",
-            replay_command(trace, finding, "--repeat 5"),
+            replay_command(trace, finding, "--aggregate rank --repeat 5"),
             rank.sync_seconds * (1 - lasting.files / sync.count),
         )
     elif engine == "dcp":
@@ -77,6 +77,6 @@ def not_in_background(trace: str, finding: Finding) -> Iterator[Advice]:
     yield Advice(
         knob("wait less", finding),
         f"the job waited {format_seconds(behind.waited_seconds)} for the write to end",
-        f"iotrace why {trace}",
+        replay_command(trace, finding, "--repeat 5"),
         behind.waited_seconds / 2,
     )

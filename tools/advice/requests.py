@@ -43,7 +43,7 @@ def computing(trace: str, finding: Finding) -> Iterator[Advice]:
             f"find what the {name} waits for outside its I/O (py-spy dump --pid ...)",
             f"{format_seconds(rank.waiting_seconds)} of the {seconds} between requests the process "
             "was on no processor: the network, a lock, a device, a sleep",
-            f"iotrace show {trace} --requests --limit 0",
+            proof,
             rank.waiting_seconds,
         )
         return
@@ -53,7 +53,7 @@ def computing(trace: str, finding: Finding) -> Iterator[Advice]:
         yield Advice(
             f"look at {who} before {gap} (py-spy)",
             f"{format_seconds(rank.gap_seconds)} of the {name} pass there without any I/O",
-            f"iotrace show {trace} --requests --limit 0",
+            proof,
             rank.gap_seconds,
         )
         return
@@ -104,9 +104,15 @@ def depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator[
     if share_of(rank.io_seconds, finding) < _IO_MATTERS:
         return
     kind, better, base = max(
-        _gains(data, storage), key=lambda one: one[1].durable_rate, default=("", None, None)
+        _gains(data, storage),
+        key=lambda one: one[1].durable_bytes_per_second,
+        default=("", None, None),
     )
-    if better is None or base is None or better.durable_rate < _CLEARLY_FASTER * data.rate:
+    if (
+        better is None
+        or base is None
+        or better.durable_bytes_per_second < _CLEARLY_FASTER * data.rate
+    ):
         return
     # A slab, or a chunk of a larger tensor, is one write; up to 16 of them are in flight.
     large = data.typical_bytes > _SLAB_BYTES
@@ -130,9 +136,10 @@ def depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator[
     yield Advice(
         change,
         f"{data.op}s go one at a time at {_rate(data.rate)}{_of_all(data)}; this storage gives "
-        f"{_rate(better.durable_rate)} {now.format(_rate(base.durable_rate))}",
+        f"{_rate(better.durable_bytes_per_second)} "
+        f"{now.format(_rate(base.durable_bytes_per_second))}",
         replay_command(trace, finding, f"{option} --repeat 5"),
-        rank.io_seconds * (1 - data.rate / better.durable_rate),
+        rank.io_seconds * (1 - data.rate / better.durable_bytes_per_second),
     )
 
 
@@ -166,9 +173,11 @@ def _gains(data: Shape, storage: Capability) -> Iterator[tuple[str, ProbePoint, 
         pairs.append(("size", (most_bytes, 1, direct), now))
     for name, changed, unchanged in pairs:
         better, base = storage.find(op, *changed), storage.find(op, *unchanged)
-        if not (better and base) or (better.low or 0.0) < (base.high or 0.0):
+        if not (better and base) or (better.low_bytes_per_second or 0.0) < (
+            base.high_bytes_per_second or 0.0
+        ):
             continue  # their intervals overlap
-        if better.durable_rate >= _CLEARLY_FASTER * base.durable_rate:
+        if better.durable_bytes_per_second >= _CLEARLY_FASTER * base.durable_bytes_per_second:
             yield name, better, base
 
 
@@ -182,7 +191,7 @@ def opens(trace: str, finding: Finding) -> Iterator[Advice]:
         "open each file once and keep it open",
         f"{plural(amount.opens, 'open')} of {plural(amount.files, 'file')}: each is a round trip "
         "to the metadata server",
-        f"iotrace show {trace} --files",
+        replay_command(trace, finding, "--aggregate rank --repeat 5"),
         0.0,
     )
 

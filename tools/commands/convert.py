@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from iotrace.tools.arguments import ForceOption, QuietOption
@@ -156,9 +157,15 @@ def _describe(trace: Trace, target: Path) -> None:
     summary = summarize(trace)
     found = [plural(summary.requests, "request")] if summary.requests else []
     found += [plural(summary.tensors, "tensor row")] if summary.tensors else []
-    files = len({path for path in trace.strings("path") if path})
+    # As `show` and `capture` count: what was opened, and not each name that was looked for.
+    files = len(summary.files) if summary.requests else _named(trace)
     print(f"iotrace: {', '.join(found) or 'nothing'} on {plural(files, 'file')}", file=sys.stderr)
     say_next("show", as_uri(target))
+
+
+def _named(trace: Trace) -> int:
+    """Return how many files the tensors of a checkpoint lie in."""
+    return len(np.unique(trace.text_codes("path")[trace.valid("path")]))
 
 
 def _is_trace(source: str) -> bool:

@@ -258,7 +258,7 @@ def _foretell(
     for task in tasks:
         moved = builder.moved_bytes(task.op)
         best = storage.best("write") if storage else None
-        one = _WALL_OVER_RUN * moved / best.durable_rate if best else 0.0
+        one = _WALL_OVER_RUN * moved / best.durable_bytes_per_second if best else 0.0
         seconds += one * least_runs(task)
         name = NAMES[task.op]
         parts.append(f"{plural(len(task.settings), 'setting')} of {name} ({format_bytes(moved)})")

@@ -125,8 +125,8 @@ def _print_storage(terminal: Terminal, storage: Capability | None) -> None:
             format_bytes(point.size_bytes),
             str(point.depth),
             format_seconds(point.p50_us / 1e6),
-            format_rate(point.rate, 1),
-            format_rate(point.durable_rate, 1) if point.op == "write" else NONE,
+            format_rate(point.bytes_per_second, 1),
+            format_rate(point.durable_bytes_per_second, 1) if point.op == "write" else NONE,
             NONE if point.scatter is None else format_share(point.scatter, 1),
             str(point.runs),
         )

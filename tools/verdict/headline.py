@@ -19,6 +19,7 @@ from iotrace.tools.render import (
     printable,
     shorten,
 )
+from iotrace.tools.replayed import Replayed
 from iotrace.tools.verdict.prediction import predict
 from iotrace.tools.verdict.shapes import request_shape, round_trips
 from iotrace.traces.metadata import Metadata
@@ -63,7 +64,11 @@ def headline(
     if storage is not None:
         yield from _capabilities(storage, saves, loads)
     if saves or loads:
-        yield "bytes", "; ".join([*_bytes(saves, "wrote"), *_bytes(loads, "read")])
+        moved = [*_bytes(saves, "wrote"), *_bytes(loads, "read")]
+        replayed = Replayed.of(metadata)
+        if replayed and replayed.padding_bytes:
+            moved.append(f"{format_bytes(replayed.padding_bytes)} of it padding")
+        yield "bytes", "; ".join(moved)
     if saves:
         yield "durable", _durable(saves[-1])
         yield from _background(saves)
@@ -200,7 +205,7 @@ def _capabilities(
             way = "direct" if best.direct else "buffered"
             scatter = best.scatter
             about = f" ±{format_share(scatter, 1)}" if scatter and scatter > _SURE else ""
-            parts.append(f"{way} {op}s {format_rate(best.durable_rate, 1)}{about}")
+            parts.append(f"{way} {op}s {format_rate(best.durable_bytes_per_second, 1)}{about}")
             depths.append(best.depth)
     if parts:
         depth = ", ".join(map(str, dict.fromkeys(depths)))
@@ -247,7 +252,7 @@ def _cached(loads: Sequence[Finding], verdict: Verdict, storage: Capability | No
     reads = [f.shapes["read"] for f in loads if "read" in f.shapes]
     best = storage.best("read") if storage else None
     rate = max((shape.rate or 0 for shape in reads), default=0)
-    if best is not None and rate > _CACHE_FACTOR * best.rate:
+    if best is not None and rate > _CACHE_FACTOR * best.bytes_per_second:
         return " (page cache: storage gives less)"
     return ""
 

@@ -23,6 +23,7 @@ from iotrace.traces.formats.strace_calls import UNSEEN, handle, handled
 from iotrace.traces.formats.strace_lines import Kind, Line, parse_line, unwrapped
 from iotrace.traces.formats.strace_state import Machine
 from iotrace.traces.metadata import Metadata
+from iotrace.traces.scope import STANDARD_FILES
 from iotrace.traces.trace import Trace
 
 NAME = "strace"
@@ -134,6 +135,7 @@ class _Log:
             completeness=noted(
                 *self._notes(has_files), unknown_descriptors=self.machine.lost["descriptors"]
             ),
+            extra={STANDARD_FILES: sorted(self.machine.given)} if self.machine.given else {},
         )
         has_times = "none" not in self.forms or "durations" in self.forms
         return self.rows.finish(metadata, "realtime" in self.forms, has_times)

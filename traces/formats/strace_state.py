@@ -128,12 +128,14 @@ class Machine:
 
     Attributes:
         lost: what could not be told, counted.
+        given: names of the files that were the job's standard streams when it began.
     """
 
     def __init__(self) -> None:
         self.names = Names()
         self.spaces: list[Space] = []
         self.lost: Counter[str] = Counter()
+        self.given: set[str] = set()
         self._space_of: dict[int, Space] = {}
         self._unborn: list[tuple[int, bool]] = []
 
@@ -198,6 +200,8 @@ class Machine:
             is_gone = shown.endswith(_DELETED)
             if is_gone or known.file.path == path or known.file.file == self.names.find(path):
                 return known.file
+        if known is None and fd in STANDARD_STREAMS:
+            self.given.add(path)
         file = OpenFile(path, self.names.file(path), position=None)
         space.descriptors[fd] = Descriptor(file)
         return file

@@ -10,8 +10,8 @@ import numpy as np
 from iotrace.traces.intervals import Intervals
 from iotrace.traces.open_flags import has_flag
 from iotrace.traces.requests import Requests
+from iotrace.traces.summary import ALIGNMENT_BYTES
 
-ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
 SMALL_BYTES = 64 << 10  # below this a request costs more than its bytes on any storage
 JOINED_BYTES = 8 << 20  # the most that adjacent requests are joined to, in `joined_count`
 ROUND_TRIP_US = 200.0  # no local storage takes longer for a small buffered request

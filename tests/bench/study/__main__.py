@@ -28,6 +28,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from iotrace.tools.shape import Shape
 
@@ -75,13 +76,14 @@ class Study:
         """Return fio's best way, found by one factor after the other, and the rows."""
         best = Fio(self.folder, self.large * 8 * MIB)
         rows: list[Row] = []
-        for name, values in (
+        factors: tuple[tuple[str, tuple[Any, ...]], ...] = (
             ("depth", DEPTHS),
             ("request_bytes", SIZES),
             ("overwrite", (True, False)),
             ("registered", (False, True)),
             ("direct", (True, False)),
-        ):
+        )
+        for name, values in factors:
             ways = [replace(best, **{name: value}) for value in values]
             found = self.take(f"fio {name}", "", {way.name: way for way in ways})
             fastest = fastest_side(found)

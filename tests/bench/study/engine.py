@@ -145,4 +145,4 @@ class Saves:
     def _failure(self, how: str) -> SystemExit:
         with suppress(ProcessLookupError):
             os.killpg(self._job.pid, signal.SIGKILL)
-        return SystemExit(f"a save {how}: {self._job.args}\n{self._complaints.read_text()}")
+        return SystemExit(f"a save {how}: {self._job.args!r}\n{self._complaints.read_text()}")

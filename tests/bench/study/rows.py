@@ -86,8 +86,14 @@ def take_turns(
         random.shuffle(order)
         found = {}
         for side in order:
-            named = {"part": part, "engine": engine, "side": side, "turn": turn}
-            found[side] = replace(sides[side](), **named, load=os.getloadavg()[0])
+            found[side] = replace(
+                sides[side](),
+                part=part,
+                engine=engine,
+                side=side,
+                turn=turn,
+                load=os.getloadavg()[0],
+            )
         rows += [found[side] for side in sides]
         done += 1
     each = (time.monotonic() - begin) / max(done, 1)
@@ -116,7 +122,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows that were written."""
-    kinds = {field.name: type(field.default) for field in fields(Row)}
+    kinds = {name: type(default) for name, default in asdict(Row()).items()}
     with path.open(newline="") as file:
         return [
             Row(**{name: kinds[name](value) for name, value in line.items()})

@@ -94,14 +94,15 @@ static void libaio(void)
 	submit_all(all, 1);
 	get_events(shared, 1, blocks);
 	printf("write kernel %d 30 %d\n", COUNT * BLOCK, results[0]);
-	for (int i = 0; i < 2; i++) { /* which comes first is not known */
+	for (int i = 0; i < 2; i++) {
 		io_prep_pwrite(&blocks[i], fd, data, 40, 10);
 		blocks[i].aio_rw_flags = RWF_APPEND;
 		all[i] = &blocks[i];
 	}
 	submit_all(all, 2);
 	get_events(shared, 2, blocks);
-	printf("write kernel -1 40 %d\nwrite kernel -1 40 %d\n", results[0], results[1]);
+	for (int i = 0; i < 2; i++) /* the size when both are there */
+		printf("write kernel %d 40 %d\n", COUNT * BLOCK + 70, results[i]);
 	io_prep_pwrite(&bad, 1000000, data, 1, 0);
 	all[0] = &bad;
 	CHECK(io_submit(shared, 1, all) == -EBADF);

@@ -38,6 +38,8 @@ void sqe_decode(struct ring *ring, const struct sqe *sqe, uint64_t start_ns,
 	CHECK(ring->state == RING_READY && start_ns);
 	pending->slot = sqe->length;
 	pending->expected = sqe->opcode == URING_FSYNC ? 0 : (int64_t)sqe->length;
+	if (sqe->address) /* of one whose length is not its number */
+		pending->expected = (int64_t)sqe->address;
 	decoded++;
 }
 
@@ -197,6 +199,54 @@ static void silent_requests_end_with_a_later_link(void)
 	CHECK(ring->silent_first == 0 && ring->in_flight == 0);
 }
 
+#define SILENT_LINK (URING_SQE_SKIP_SUCCESS | URING_SQE_LINK)
+
+/* Writes of 100 bytes and one user data; the last is no silent one. */
+static void queue_chain(struct ring *ring, uint32_t first, uint32_t last, uint8_t flags)
+{
+	for (uint32_t i = first; i <= last; i++) {
+		queue(ring, URING_WRITE, i < last ? flags : 0, 7, i);
+		sqes[(uring.sq.end - 1) & sq_mask].address = 100;
+	}
+}
+
+static void silent_requests_of_one_length_and_user_data(void)
+{
+	struct ring *ring = fresh_ring(0);
+	uint64_t unmatched = LOG_COUNTED(unmatched_completions);
+
+	queue_chain(ring, 1, 3, SILENT_LINK); /* all goes well */
+	queue_chain(ring, 4, 6, SILENT_LINK);
+	submit(ring);
+	complete(7, 100, 0);
+	complete(7, 100, 0);
+	ring_reap(ring);
+	for (uint32_t i = 1; i <= 6; i++)
+		check_ended(i, 100);
+	queue_chain(ring, 7, 9, URING_SQE_LINK); /* the second fails, the third is not run */
+	queue_chain(ring, 10, 11, URING_SQE_LINK);
+	submit(ring);
+	complete(7, 100, 0);
+	complete(7, -EIO, 0);
+	complete(7, -ECANCELED, 0);
+	complete(7, 100, 0);
+	complete(7, 100, 0);
+	ring_reap(ring);
+	check_ended(8, -EIO);
+	check_ended(9, -ECANCELED);
+	check_ended(11, 100);
+	CHECK(LOG_COUNTED(unmatched_completions) == unmatched);
+	queue_chain(ring, 12, 14, SILENT_LINK); /* one has failed: which is not known, and told */
+	submit(ring);
+	complete(7, 60, 0);
+	ring_reap(ring);
+	check_ended(12, 60);
+	check_ended(13, -ECANCELED);
+	check_ended(14, -ECANCELED);
+	CHECK(LOG_COUNTED(unmatched_completions) == unmatched + 1);
+	CHECK(ring->silent_first == 0 && ring->in_flight == 0);
+}
+
 static void mixed_sizes(void)
 {
 	struct ring *ring = fresh_ring(URING_SETUP_SQE_MIXED | URING_SETUP_CQE_MIXED);
@@ -318,6 +368,7 @@ int main(int argc, char **argv)
 	completions_are_overwritten();
 	refused_requests_end_and_are_new_again();
 	silent_requests_end_with_a_later_link();
+	silent_requests_of_one_length_and_user_data();
 	mixed_sizes();
 	more_completions_of_one_request();
 	submitter_and_reaper();

@@ -123,6 +123,34 @@ static void linked(struct io_uring *ring)
 	CHECK(close(fd) == 0);
 }
 
+/* A chain of which only the last, or the one that fails, says anything; all with one user data. */
+static void silent_chain(struct io_uring *ring, int fd, int bad)
+{
+	struct io_uring_cqe *cqe;
+	struct io_uring_sqe *sqe;
+
+	for (int i = 0; i < 4; i++) {
+		sqe = next(ring);
+		io_uring_prep_write(sqe, fd, i == bad ? (void *)8 : data, 300, (__u64)i * 300);
+		sqe->flags |= i < 3 ? IOSQE_IO_LINK | IOSQE_CQE_SKIP_SUCCESS : 0;
+		expect(sqe, "write", "silent", i * 300, 300);
+		io_uring_sqe_set_data64(sqe, 78);
+		expected[expected_count - 1].result = i < bad ? 300 : i > bad ? -ECANCELED : -EFAULT;
+	}
+	CHECK(io_uring_submit_and_wait(ring, 1) == 4);
+	CHECK(io_uring_peek_cqe(ring, &cqe) == 0 && cqe->res == (bad < 4 ? -EFAULT : 300));
+	io_uring_cqe_seen(ring, cqe);
+}
+
+static void silent(struct io_uring *ring)
+{
+	int fd = made("silent");
+
+	silent_chain(ring, fd, 4);
+	silent_chain(ring, fd, 0);
+	CHECK(close(fd) == 0);
+}
+
 /* Many requests with one user data; a write and a sync among them. */
 static void same_user_data(struct io_uring *ring)
 {
@@ -300,6 +328,8 @@ int main(int argc, char **argv)
 		only(names);
 	else if (!strcmp(name, "direct"))
 		only(direct_descriptor);
+	else if (!strcmp(name, "silent"))
+		only(silent);
 	else
 		CHECK(!"known");
 	print();

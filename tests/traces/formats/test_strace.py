@@ -167,6 +167,33 @@ def test_strace_and_capture_tell_the_same_of_torch_save(tmp_path: Path) -> None:
     assert data[0] == data[1]
 
 
+def test_strace_and_capture_count_the_same_files(tmp_path: Path) -> None:
+    """Neither what Python reads to start, nor where the job's output was sent to."""
+    log, recorded, model = tmp_path / "log", tmp_path / "trace.parquet", tmp_path / "model.pt"
+    converted = tmp_path / "converted.parquet"
+    job = (sys.executable, SAVE, model, "4")
+    watch = ("strace", "-f", "-y", "-ttt", "-T", *FAST, "-o", log)
+    capture = (sys.executable, "-m", "iotrace.tools", "capture", "-q", "-o", recorded, "--")
+    for words in ((*watch, *job), (*capture, *job)):
+        with (tmp_path / "out.txt").open("w") as out:
+            subprocess.run([*words], check=True, stdout=out, stderr=out)
+        assert (tmp_path / "out.txt").stat().st_size  # or nothing is left out below
+    done = iotrace("convert", log, converted)
+    assert done.returncode == 0 and "on 1 file\n" in done.stderr, done.stderr
+
+    def files(trace: Trace) -> list[tuple[str, int, int]]:
+        return [(f.path, f.bytes_written, f.bytes_read) for f in summarize(trace).files]
+
+    assert [path for path, _, _ in files(read_trace(converted))] == [str(model)]
+    assert files(read_trace(converted)) == files(read_trace(recorded))
+    everything = tmp_path / "everything.parquet"
+    assert iotrace("convert", log, everything, "--all").returncode == 0
+    paths = {path for path, _, _ in files(read_trace(everything))}
+    assert {str(model), str(tmp_path / "out.txt")} < paths
+    for trace in (converted, everything):
+        assert "standard_files" not in read_trace(trace).metadata.extra
+
+
 # Written from strace's manual, for forms that are hard to have on purpose.
 LINES = {
     "1795997927.702620 read(3, ..., 5) = 5 <0.000017>": (None, "read", 5, 17_000),

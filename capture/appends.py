@@ -1,0 +1,66 @@
+"""Where writes went that append without a position: to the end that their file had then.
+
+What is known of each is the size of the file when it was seen to have ended. Of several at once to
+one file all others may be in that size: together they fill what lies before it, one behind the
+other, and in which order the kernel took them is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from iotrace.capture.overlaps import clusters_of, extremes
+from iotrace.capture.requests import Requests
+from iotrace.traces.words import plural
+
+
+def place_appends(requests: Requests) -> int:
+    """Put writes at once to the end of a file one behind the other, and mark them `inferred`.
+
+    Returns:
+        How many may lie elsewhere: their lengths differ, or others wrote to the file meanwhile.
+    """
+    block, sources = requests.block, requests.words.offset_source
+    if "offset_source" not in block:  # no process
+        return 0
+    writes = requests.succeeded("write")
+    writes = writes[requests.moved_bytes(writes) > 0]
+    is_append = block["offset_source"][writes] == sources.find("end")
+    if not is_append.any():
+        return 0
+    appends = writes[is_append]
+    rows, clusters = clusters_of(
+        block, writes[np.isin(block["file"][writes], block["file"][appends])], "file"
+    )
+    is_append = block["offset_source"][rows] == sources.find("end")
+    block["offset_source"][appends] = sources.code("queried")
+    members, own = np.bincount(clusters), np.bincount(clusters, is_append)
+    is_several = (members > 1)[clusters] & is_append
+    rows, clusters = rows[is_several], clusters[is_several]
+    moved = block["result"][rows]
+    ends = block["offset"][rows] + moved
+    order = np.lexsort((block["start_ns"][rows], ends, clusters))
+    rows, clusters, moved, ends = rows[order], clusters[order], moved[order], ends[order]
+    _, last_end = extremes(clusters, ends)
+    behind = np.cumsum(moved[::-1])[::-1]  # bytes from each to the last of all clusters
+    after = np.zeros(len(members), np.int64)
+    np.maximum.at(after, clusters[:-1], np.where(np.diff(clusters) > 0, behind[1:], 0))
+    offsets = last_end[clusters] - (behind - after[clusters])
+    least, _ = extremes(clusters, offsets)
+    fits = (least >= 0)[clusters]  # or the file was cut meanwhile: it stays as it was seen
+    block["offset"][rows[fits]] = offsets[fits]
+    block["offset_source"][rows] = sources.code("inferred")
+    shortest, longest = extremes(clusters, moved)
+    is_certain = fits & (shortest[clusters] == longest[clusters]) & (members == own)[clusters]
+    return int(np.count_nonzero(~is_certain))
+
+
+def swapped_appends(count: int) -> Iterator[str]:
+    """Yield how many writes may have taken each other's places."""
+    if count:
+        yield (
+            f"{plural(count, 'write')} to the end of a file while others went there: "
+            "their places may be swapped"
+        )
