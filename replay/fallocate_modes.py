@@ -110,4 +110,4 @@ def _without(plan: Plan, at: Ints) -> Plan:
 
 def _name(mode: int) -> str:
     names = [name for bit, name in _NAMES.items() if mode & bit]
-    return " and ".join(names) or f"mode {mode:#x}"
+    return " and ".join(names) or (f"mode {mode:#x}" if mode else "mode 0")

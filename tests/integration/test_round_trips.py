@@ -1,13 +1,13 @@
 """Saves to storage on which every request takes a millisecond, and what is foretold of them.
 
 The same job runs on a local disk. What `why` and `replay --rtt` make of that trace is held against
-what the saves really take on a file system that answers so late. Best of several on both sides:
-the machine may be busy.
+what the saves really take on a file system that answers so late. Best of several on both sides,
+and all of it up to three times: both are times, of a machine that may be busy with something else.
 """
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from tests.tools.command import iotrace
 JOB = Path(__file__).parent / "jobs" / "small_tensors.py"
 ENGINES = ("torch.save", "dcp", "safetensors")
 TURNS = 3
+ATTEMPTS = 3
 DELAY_SECONDS = 0.001
 WITHIN = 0.2
 
@@ -57,10 +58,8 @@ def run(*words: object, **more: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def saves(tmp_path_factory: pytest.TempPathFactory) -> Saves:
-    """The job, once here and once there."""
-    folder = tmp_path_factory.mktemp("round-trips")
+def measured(folder: Path) -> Saves:
+    """Return the job, once here and once there."""
     here, there = folder / "here", folder / "there"
     near, far = folder / "near.parquet", folder / "far.parquet"
     here.mkdir()
@@ -73,6 +72,36 @@ def saves(tmp_path_factory: pytest.TempPathFactory) -> Saves:
         real = json.loads(run("why", far, "--no-probe", "--json", "-", **cache))
         said = run("why", far, "--no-probe", **cache)
     return Saves(near, far, foretold["episodes"], real["episodes"], said)
+
+
+@pytest.fixture(scope="module")
+def attempts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Iterator[Saves]]:
+    """The job's saves, measured again only for who asks for more."""
+    made: list[Saves] = []
+
+    def each() -> Iterator[Saves]:
+        for number in range(ATTEMPTS):
+            if number == len(made):
+                made.append(measured(tmp_path_factory.mktemp("round-trips")))
+            yield made[number]
+
+    return each
+
+
+@pytest.fixture
+def saves(attempts: Callable[[], Iterator[Saves]]) -> Saves:
+    """The first of them: counts are the same in each."""
+    return next(attempts())
+
+
+def assert_foretold(pairs: Iterator[tuple[float, float]]) -> None:
+    """Each is a time foretold and the real one: in one attempt they have to agree."""
+    seen = []
+    for foretold, real in pairs:
+        seen.append(foretold / real)
+        if seen[-1] == pytest.approx(1, rel=WITHIN):
+            return
+    pytest.fail(f"foretold over real: {seen}")
 
 
 def of(episodes: Episodes, engine: str) -> Episodes:
@@ -103,27 +132,45 @@ def test_the_number_of_round_trips_is_the_cause_where_it_is(saves: Saves, engine
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_why_foretells_the_time_on_slow_storage(saves: Saves, engine: str) -> None:
+def test_why_foretells_the_time_on_slow_storage(
+    attempts: Callable[[], Iterator[Saves]], engine: str
+) -> None:
     """From a trace of local storage, and a probe of the slow one."""
-    real = min(one["seconds"] for one in of(saves.real, engine))
-    foretold = min(one["predicted"]["seconds"] for one in of(saves.foretold, engine))
-    assert foretold == pytest.approx(real, rel=WITHIN)
+    assert_foretold(
+        (
+            min(one["predicted"]["seconds"] for one in of(saves.foretold, engine)),
+            min(one["seconds"] for one in of(saves.real, engine)),
+        )
+        for saves in attempts()
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_replay_with_round_trips_takes_as_long(saves: Saves, engine: str, tmp_path: Path) -> None:
+def test_a_replay_with_round_trips_takes_as_long(
+    attempts: Callable[[], Iterator[Saves]], engine: str, tmp_path: Path
+) -> None:
     """`--rtt 1ms --timing think` on this disk."""
+    assert_foretold(
+        (
+            replayed_seconds(saves, engine, tmp_path),
+            min(first_to_last(saves.far, of(saves.real, engine))),
+        )
+        for saves in attempts()
+    )
+
+
+def replayed_seconds(saves: Saves, engine: str, root: Path) -> float:
+    """Return how long the quickest save takes when each request takes a millisecond more."""
     trace = read_trace(saves.near)
     plan, recorded = plan_from_trace(trace), RecordedSummary.of(trace)
     quickest = min(of(saves.foretold, engine), key=lambda one: one["seconds"])
     plan = MaxRequest(REQUEST_BYTES)(Select(steps=(quickest["step"],))(plan))
     options = ReplayOptions(
-        root=tmp_path, executor="posix", round_trip_seconds=DELAY_SECONDS, timing="think"
+        root=root, executor="posix", round_trip_seconds=DELAY_SECONDS, timing="think"
     )
     took: list[float] = []
     while len(took) < TURNS or sum(took) < 0.3:  # many of a short one
         done = replay(plan, recorded, options)
         assert done.errors == ()
         took.append(done.repetitions[0].write_seconds)
-    real = min(first_to_last(saves.far, of(saves.real, engine)))
-    assert min(took) == pytest.approx(real, rel=WITHIN)
+    return min(took)

@@ -109,7 +109,7 @@ def test_space_reserved_past_the_end_is_left_out(tmp_path: Path) -> None:
     [
         ("punch a 0 50", "PUNCH_HOLE"),
         ("zero a 0 50", "ZERO_RANGE"),
-        ("allocate a 0 500", "mode 0x0"),
+        ("allocate a 0 500", "mode 0"),
     ],
 )
 def test_what_cannot_be_replaced_is_refused_before_the_start(
