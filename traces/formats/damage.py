@@ -148,7 +148,7 @@ def _headed(path: Path) -> Damage:
     size = path.stat().st_size
     with path.open("rb") as file:
         try:
-            engine, pieces = header_file.pieces(file, str(path))
+            engine, pieces = header_file.pieces(file, path.name)
         except _BROKEN:
             return Damage(str(path), "safetensors", size, "cut or broken", "extents", ())
         filled = _filled_bytes(file, size)

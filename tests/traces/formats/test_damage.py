@@ -14,6 +14,7 @@ import torch.distributed.checkpoint as dcp
 from safetensors.torch import save_file
 from torchsnapshot import Snapshot, StateDict
 
+from iotrace.traces.formats import checkpoint
 from iotrace.traces.formats.damage import Damage, examine
 
 STATE = {f"layer.{i}": torch.arange(20_000 + i, dtype=torch.float32) for i in range(6)}
@@ -49,6 +50,20 @@ def test_a_whole_checkpoint_is_whole(saved: Path, name: str) -> None:
     assert (found.index, found.lost) == ("", ())
     assert len(found.parts) == len(STATE)
     assert found.checked == ("checksums" if name == "model.pt" else "extents")
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.safetensors", "dcp", "snapshot"])
+def test_a_path_from_the_folder_above_finds_the_same(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The folder in a relative path counts once."""
+    monkeypatch.chdir(saved.parent)
+    relative = Path(saved.name, name)
+    found = state_of(relative)
+    assert (found.index, found.lost, len(found.parts)) == ("", (), len(STATE))
+    assert all(Path(part.path).is_file() for part in found.parts)
+    trace = checkpoint.read(relative)
+    assert trace.strings("path") == checkpoint.read(saved / name).strings("path")
 
 
 def test_a_cut_archive_gives_back_what_lies_before_the_cut(saved: Path, tmp_path: Path) -> None:
