@@ -10,7 +10,7 @@ import numpy.typing as npt
 from iotrace.replay.bindings import Bindings
 from iotrace.replay.grouping import first_of_each, grouped
 from iotrace.replay.intervals import running_max
-from iotrace.replay.job import Op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.relocation import Relocation
 from iotrace.replay.requests import Requests
@@ -53,6 +53,7 @@ class FileSpec:
         final_path: its name after the run; None: removed.
         written: whether the plan writes to it.
         read: whether the plan reads it.
+        changed: whether the plan makes it, or changes its bytes or its size.
     """
 
     path: str
@@ -64,6 +65,7 @@ class FileSpec:
     final_path: str | None = None
     written: bool = False
     read: bool = False
+    changed: bool = False
 
     def __str__(self) -> str:
         verbs = [verb for verb, does in (("written", self.written), ("read", self.read)) if does]
@@ -91,6 +93,7 @@ class Files(LazyRows[FileSpec]):
     final_path: Ints
     written: Mask
     read: Mask
+    changed: Mask
 
     def __len__(self) -> int:
         return len(self.path)
@@ -115,6 +118,7 @@ class Files(LazyRows[FileSpec]):
             final_path=self.paths[last] if last >= 0 else None,
             written=bool(self.written[place]),
             read=bool(self.read[place]),
+            changed=bool(self.changed[place]),
         )
 
 
@@ -151,10 +155,14 @@ def describe_files(
     sizes = old_bytes.copy()
     np.maximum.at(sizes, before["file"], before["offset"] + before["length"])
     names = Bindings.of(requests, paths)
+    exists |= sizes > 0
+    changes = resets_of(requests) | is_op(requests["op"], (Op.WRITE, Op.ALLOCATE))
+    changed = ~exists
+    changed[requests["file"][changes & (requests["file"] >= 0)]] = True
     return Files(
         paths=names.paths,
         path=path,
-        exists=exists | (sizes > 0),
+        exists=exists,
         initial_bytes=initial_bytes,
         initial_size_bytes=sizes,
         old_bytes=old_bytes,
@@ -162,6 +170,7 @@ def describe_files(
         final_path=names.last_paths(count),
         written=written,
         read=read,
+        changed=changed,
     )
 
 

@@ -3,10 +3,11 @@
 Staging is what engines do whose job must not wait for slow storage: the job writes to a fast tier
 (memory, a local disk), and what lies there is drained to the destination when the job has gone on.
 A staged replay issues its requests in the tier, prepared files and loads included. Once the last
-of them has ended, every file that is left is copied to the destination, whole and under its name,
-by as many threads as there are workers, and synced there; over the blocks of an older copy where
-the plan writes over old blocks. The time until all is staged is that of
-the requests; until it is durable at the destination, that and the drain's.
+of them has ended, every file that was made or changed and is left is copied to the destination,
+whole and under its name, by as many threads as there are workers, and synced there; over the blocks
+of an older copy where the plan writes over old blocks. Folders that were made and are left are made
+there. The time until all is staged is that of the requests; until it is durable at the destination,
+that and the drain's.
 """
 
 import errno
@@ -14,7 +15,12 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
+import numpy as np
+import numpy.typing as npt
+
+from iotrace.replay.job import Op
 from iotrace.replay.loop import open_beneath
 from iotrace.replay.plan import Plan
 from iotrace.replay.workspace import make_folders
@@ -26,7 +32,7 @@ _CHUNK_BYTES = 8 << 20
 def sync_files(plan: Plan, root_fd: int, round_trip_seconds: float) -> float:
     """Sync every written file that is still there; return how long that took, in seconds."""
     begin = time.monotonic()
-    for name in _left(plan):
+    for name in _left(plan, plan.files.written):
         try:
             fd = open_beneath(root_fd, name, os.O_RDONLY)
         except FileNotFoundError:
@@ -40,7 +46,7 @@ def sync_files(plan: Plan, root_fd: int, round_trip_seconds: float) -> float:
 
 
 def drain(plan: Plan, tier_fd: int, root_fd: int, copiers: int) -> float:
-    """Copy every written file that is still there and sync the copy; return the seconds.
+    """Copy every changed file that is still there and sync the copy; return the seconds.
 
     Args:
         plan: what was replayed.
@@ -53,9 +59,14 @@ def drain(plan: Plan, tier_fd: int, root_fd: int, copiers: int) -> float:
     """
     begin = time.monotonic()
     stop = threading.Event()
+    for name in _made_folders(plan):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.close(open_beneath(tier_fd, name, os.O_RDONLY | os.O_DIRECTORY))
+            make_folders(root_fd, f"{name}/")
+    names = _left(plan, plan.files.changed)
     with ThreadPoolExecutor(max(copiers, 1)) as pool:
         try:
-            for _ in pool.map(lambda name: _copy(name, tier_fd, root_fd, stop), _left(plan)):
+            for _ in pool.map(lambda name: _copy(name, tier_fd, root_fd, stop), names):
                 pass
         except BaseException:
             stop.set()  # the pool waits for what it has begun, on slow storage perhaps for long
@@ -63,8 +74,15 @@ def drain(plan: Plan, tier_fd: int, root_fd: int, copiers: int) -> float:
     return time.monotonic() - begin
 
 
-def _left(plan: Plan) -> list[str]:
-    return [one.final_path for one in plan.files if one.written and one.final_path is not None]
+def _left(plan: Plan, chosen: npt.NDArray[np.bool_]) -> list[str]:
+    files = plan.files
+    left = files.final_path[chosen & (files.final_path >= 0)]
+    return [files.paths[path] for path in left.tolist()]
+
+
+def _made_folders(plan: Plan) -> list[str]:
+    made = plan.requests["path"][plan.requests["op"] == Op.MKDIR]
+    return [plan.paths[path] for path in np.unique(made).tolist()]
 
 
 def _copy(name: str, tier_fd: int, root_fd: int, stop: threading.Event) -> None:

@@ -18,7 +18,7 @@ _NO_LIMIT = np.iinfo(np.int64).max
 
 
 def find_mismatch(plan: Plan, tape: Tape, root_fd: int) -> str | None:
-    """Compare every written file with the plan; return the first difference in words.
+    """Compare what was made or changed with the plan; return the first difference in words.
 
     Sizes, the payload of every written extent, and the zeros where bytes were cut off or punched
     out are compared, as read back from storage.
@@ -33,7 +33,7 @@ def find_mismatch(plan: Plan, tape: Tape, root_fd: int) -> str | None:
     extents = extents.take(grouped_by_place(extents["file"], extents["offset"]))
     bounds = np.searchsorted(extents["file"], np.arange(len(plan.files) + 1))
     for file, spec in enumerate(plan.files):
-        if not spec.written or spec.final_path is None:
+        if not spec.changed or spec.final_path is None:
             continue
         own = extents[bounds[file] : bounds[file + 1]]
         try:

@@ -21,6 +21,7 @@ from iotrace.replay.session import replay
 from iotrace.replay.sketch import sketch
 from iotrace.replay.transforms.aggregate import Aggregate
 from iotrace.replay.transforms.coalesce import Coalesce
+from iotrace.replay.transforms.overwrite import Overwrite
 from iotrace.traces.errors import PlanError, ReplayError
 from iotrace.traces.reader import read_trace
 from tests.tools.command import assert_fits, assert_one_line_error, iotrace
@@ -72,6 +73,44 @@ def test_what_is_left_lies_at_the_destination_alone(
     for one in outcome.repetitions:
         assert one.drain_seconds > 0
         assert one.durable_seconds == one.write_seconds + one.drain_seconds
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_files_without_a_byte_reach_the_destination(
+    overwrite: bool, tier: Path, tmp_path: Path
+) -> None:
+    """What was made empty, sized, cut or only made as a folder is part of a checkpoint too."""
+    plan = sketch(
+        "open full w+create\nwrite full 0 100\nclose full\n"
+        "open empty w+create\nclose empty\n"
+        "open sized w+create\ntruncate sized 5000\nclose sized\n"
+        "open allocated w+create\nallocate allocated 0 6000\nclose allocated\n"
+        "open cut w+create\nwrite cut 0 100\ntruncate cut 0\nclose cut\n"
+        "mkdir folder\nmkdir gone\nrmdir gone\nopen old r\nread old 0 10\nclose old"
+    )
+    outcome = staged(Overwrite()(plan) if overwrite else plan, tier, tmp_path, keep=True)
+    assert (outcome.errors, outcome.verified) == ((), True)
+    kept = Path(str(outcome.workspace))
+    sizes = {one.name: one.stat().st_size if one.is_file() else None for one in kept.iterdir()}
+    assert sizes == {
+        "full": 100, "empty": 0, "sized": 5000, "allocated": 6000, "cut": 0, "folder": None
+    }  # fmt: skip
+
+
+def test_a_file_that_was_only_made_is_proven_to_be_there(
+    tier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its size is all there is to prove, and that it is there."""
+
+    def lossy(plan: Plan, tier_fd: int, root_fd: int, copiers: int) -> float:
+        seconds = drain(plan, tier_fd, root_fd, copiers)
+        os.unlink("empty", dir_fd=root_fd)
+        return seconds
+
+    monkeypatch.setattr("iotrace.replay.session.drain", lossy)
+    outcome = staged(sketch("open empty w+create\nclose empty"), tier, tmp_path)
+    assert outcome.verified is False
+    assert "empty: No such file" in outcome.errors[0]
 
 
 @pytest.mark.parametrize("transforms", [(), (Aggregate("shared"), Coalesce(1 << 20))], ids=len)
