@@ -72,15 +72,18 @@ static void add(struct ring *ring, const struct pending *announced)
 	if (!index)
 		return; /* its end stays unknown, its completion will be counted */
 	*pending = *announced;
-	pending->next = 0;
+	pending->next = pending->next_silent = 0;
 	if (bucket->last)
 		at(ring, bucket->last)->next = index;
 	else
 		bucket->first = index;
 	bucket->last = index;
 	if (is_silent(pending)) {
-		pending->next_silent = ring->silent_first;
-		ring->silent_first = index;
+		if (ring->silent_last)
+			at(ring, ring->silent_last)->next_silent = index;
+		else
+			ring->silent_first = index;
+		ring->silent_last = index;
 	}
 	if (pending->kind == PENDING_AT_POSITION)
 		find_crossing(ring, pending);
@@ -99,12 +102,16 @@ static void take_announced(struct ring *ring)
 
 static void unlink_silent(struct ring *ring, uint32_t index)
 {
-	uint32_t *link = &ring->silent_first;
+	uint32_t before = 0, here = ring->silent_first;
 
-	while (*link && *link != index)
-		link = &at(ring, *link)->next_silent;
-	if (*link)
-		*link = at(ring, index)->next_silent;
+	while (here && here != index) {
+		before = here;
+		here = at(ring, here)->next_silent;
+	}
+	*(before ? &at(ring, before)->next_silent : &ring->silent_first) =
+		at(ring, index)->next_silent;
+	if (ring->silent_last == index)
+		ring->silent_last = before;
 }
 
 static void finish(struct ring *ring, uint32_t index, int64_t result, uint64_t now)
@@ -131,6 +138,13 @@ static void finish(struct ring *ring, uint32_t index, int64_t result, uint64_t n
 
 /* --- matching ---------------------------------------------------------- */
 
+/* None moves more than it asks for, and a silent one that moves all of it says nothing. */
+static bool is_possible(const struct pending *pending, int32_t result)
+{
+	return result < 0 || pending->expected < 0 ||
+	       result < pending->expected + !is_silent(pending);
+}
+
 /* What a silent one has moved it says only if that is less than it should. */
 static bool fits(struct ring *ring, const struct pending *pending, int32_t result)
 {
@@ -142,8 +156,8 @@ static bool fits(struct ring *ring, const struct pending *pending, int32_t resul
 }
 
 /*
- * Of the requests with this user data, the first that such a result is
- * expected of, else the first: jobs give the same user data to many.
+ * Of the requests with this user data, the first that such a result is expected of, else the
+ * first that can have it: jobs give the same user data to many.
  */
 static uint32_t match(struct ring *ring, uint64_t user_data, int32_t result)
 {
@@ -151,7 +165,8 @@ static uint32_t match(struct ring *ring, uint64_t user_data, int32_t result)
 	int count = 0;
 
 	for (; index && count < CANDIDATES; index = at(ring, index)->next) {
-		if (at(ring, index)->user_data != user_data)
+		if (at(ring, index)->user_data != user_data ||
+		    !is_possible(at(ring, index), result))
 			continue;
 		count++;
 		if (!first)
@@ -170,9 +185,10 @@ static uint32_t match(struct ring *ring, uint64_t user_data, int32_t result)
 
 /*
  * Requests that asked for no completion in case of success have succeeded
- * when a later link of their chain has run. Others keep an unknown end: the
- * kernel refuses to let a request wait for all before it (IOSQE_IO_DRAIN) on a
- * ring where some are silent.
+ * when a later link of their chain has run, in the order of the chain: each
+ * begins where the one before has left the position, or finds the file that it
+ * has opened. Others keep an unknown end: the kernel refuses to let a request
+ * wait for all before it (IOSQE_IO_DRAIN) on a ring where some are silent.
  */
 static void finish_silent(struct ring *ring, const struct pending *seen, uint64_t now)
 {
@@ -269,7 +285,8 @@ static void reap(struct ring *ring)
 static __attribute__((noinline)) void start_anew(struct ring *ring)
 {
 	memset(ring->buckets, 0, sizeof(*ring->buckets) << ring->bucket_bits);
-	ring->pending_used = ring->pending_free = ring->silent_first = 0;
+	ring->pending_used = ring->pending_free = 0;
+	ring->silent_first = ring->silent_last = 0;
 	ring->in_flight = 0;
 	ring->taken = ring->announced;
 	ring->is_submitting = ring->is_reaping = false;

@@ -71,7 +71,8 @@ struct ring {
 	_Atomic bool is_reaping;
 	_Atomic uint32_t cq_seen;
 	_Atomic uint32_t taken; /* head of the queue */
-	uint32_t pending_used, pending_free, silent_first;
+	uint32_t pending_used, pending_free;
+	uint32_t silent_first, silent_last; /* in the order of submission */
 	uint32_t in_flight;
 	uint32_t broken_chain; /* the last of which a link failed */
 	bool has_broken;

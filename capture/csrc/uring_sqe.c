@@ -91,6 +91,8 @@ static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op
 	pending->file = file.file;
 	pending->fd = sqe->fd;
 	pending->expected = record.length;
+	if (sqe->flags & URING_SQE_BUFFER_SELECT && !record.length)
+		pending->expected = -1; /* as long as the buffer that the kernel will choose */
 	pending->record = append(file, &record);
 }
 
@@ -244,6 +246,8 @@ void sqe_complete(struct ring *ring, struct pending *pending, int64_t result, ui
 		request_place_appended(record, pending->file, pending->fd, result);
 	else if (record && result >= 0 && pending->kind == PENDING_AT_POSITION)
 		place_moved(ring, pending, record, result);
+	if (record && record->op == OP_READ && !record->length && result > 0)
+		record->length = result; /* of a buffer that the kernel chose */
 	if (record && record->offset_source == OFFSET_END)
 		end_ns = now_ns(); /* the file may have grown until now */
 	log_finish(pending->record, ring->generation, result, end_ns);

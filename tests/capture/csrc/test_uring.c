@@ -27,10 +27,11 @@ static struct io_uring uring;
 /* What came of each request, by its length, which is its number here. */
 static struct {
 	int64_t result;
-	int ends;
+	int ends, place;
 } outcome[THREAD_REQUESTS + 1];
 
 static _Atomic uint32_t decoded;
+static int finished;
 
 void sqe_decode(struct ring *ring, const struct sqe *sqe, uint64_t start_ns,
 		struct pending *pending)
@@ -48,6 +49,7 @@ void sqe_complete(struct ring *ring, struct pending *pending, int64_t result, ui
 	CHECK(ring->state == RING_READY && end_ns && pending->kind == PENDING_PLAIN);
 	outcome[pending->slot].result = result;
 	outcome[pending->slot].ends++;
+	outcome[pending->slot].place = ++finished;
 }
 
 static struct ring *fresh_ring(uint32_t flags)
@@ -184,6 +186,7 @@ static void silent_requests_end_with_a_later_link(void)
 	check_ended(1, 1);
 	check_ended(2, 2);
 	check_ended(3, 3);
+	CHECK(outcome[1].place < outcome[2].place && outcome[2].place < outcome[3].place);
 	CHECK(outcome[4].ends == 0);
 	complete(1, -EIO, 0); /* failed: it does say so */
 	ring_reap(ring);
@@ -247,6 +250,27 @@ static void silent_requests_of_one_length_and_user_data(void)
 	CHECK(ring->silent_first == 0 && ring->in_flight == 0);
 }
 
+static void no_request_moves_more_than_it_asks_for(void)
+{
+	struct ring *ring = fresh_ring(0);
+	uint64_t unmatched = LOG_COUNTED(unmatched_completions);
+
+	queue(ring, URING_READ, SILENT_LINK, 9, 50);
+	queue(ring, URING_READ, 0, 9, 300); /* of a file of 100 bytes */
+	submit(ring);
+	complete(9, 100, 0);
+	ring_reap(ring);
+	check_ended(50, 50);
+	check_ended(300, 100);
+	CHECK(ring->silent_last == 0 && LOG_COUNTED(unmatched_completions) == unmatched);
+	ring = fresh_ring(0);
+	queue(ring, URING_READ, 0, 9, 50);
+	submit(ring);
+	complete(9, 51, 0); /* of one that was not seen */
+	ring_reap(ring);
+	CHECK(outcome[50].ends == 0 && LOG_COUNTED(unmatched_completions) == unmatched + 1);
+}
+
 static void mixed_sizes(void)
 {
 	struct ring *ring = fresh_ring(URING_SETUP_SQE_MIXED | URING_SETUP_CQE_MIXED);
@@ -270,6 +294,7 @@ static void more_completions_of_one_request(void)
 	struct ring *ring = fresh_ring(0);
 
 	queue(ring, URING_WRITE, 0, 1, 1);
+	sqes[(uring.sq.end - 1) & sq_mask].address = UINT64_MAX; /* any result */
 	submit(ring);
 	complete(1, 7, URING_CQE_MORE);
 	ring_reap(ring);
@@ -369,6 +394,7 @@ int main(int argc, char **argv)
 	refused_requests_end_and_are_new_again();
 	silent_requests_end_with_a_later_link();
 	silent_requests_of_one_length_and_user_data();
+	no_request_moves_more_than_it_asks_for();
 	mixed_sizes();
 	more_completions_of_one_request();
 	submitter_and_reaper();

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Links of which only the last says that it is done. Prints what the kernel did for each:
+ * OP FILE OFFSET LENGTH RESULT, in the order of submission.
+ *
+ * usage: uring_chains FOLDER CASE
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <string.h>
+
+#include "uring_expected.h"
+
+#define SILENT_LINK (IOSQE_IO_LINK | IOSQE_CQE_SKIP_SUCCESS)
+#define LINKS 4
+
+/* Each of another length, so that its place shows the order; one completion. */
+static void at_position(struct io_uring *ring, int fd, bool reads)
+{
+	struct io_uring_cqe *cqe;
+	long long offset = 0;
+
+	for (int i = 0; i < LINKS; i++) {
+		struct io_uring_sqe *sqe = next(ring);
+		unsigned int length = 100 * ((unsigned int)i + 1);
+
+		if (reads)
+			io_uring_prep_read(sqe, fd, back, length, AT_POSITION);
+		else
+			io_uring_prep_write(sqe, fd, data, length, AT_POSITION);
+		sqe->flags |= i < LINKS - 1 ? SILENT_LINK : 0;
+		expect(sqe, reads ? "read" : "write", "position", offset, length);
+		expected[expected_count - 1].result = (int)length;
+		offset += length;
+	}
+	CHECK(io_uring_submit_and_wait(ring, 1) == LINKS);
+	CHECK(io_uring_peek_cqe(ring, &cqe) == 0 && cqe->res == 100 * LINKS);
+	io_uring_cqe_seen(ring, cqe);
+	CHECK(lseek(fd, 0, SEEK_CUR) == offset);
+}
+
+static void positions(struct io_uring *ring)
+{
+	int fd = made("position");
+
+	at_position(ring, fd, false);
+	CHECK(lseek(fd, 0, SEEK_SET) == 0);
+	at_position(ring, fd, true);
+	CHECK(close(fd) == 0);
+}
+
+/* The only completion is of the second: the first did not ask for so much. */
+static void short_read(struct io_uring *ring)
+{
+	const unsigned int lengths[] = {50, 300};
+	struct io_uring_cqe *cqe;
+	int fd = made("short");
+
+	CHECK(pwrite(fd, data, 100, 0) == 100);
+	for (int i = 0; i < 2; i++) {
+		struct io_uring_sqe *sqe = next(ring);
+
+		io_uring_prep_read(sqe, fd, back, lengths[i], 0);
+		sqe->flags |= i ? 0 : SILENT_LINK;
+		expect(sqe, "read", "short", 0, lengths[i]);
+		io_uring_sqe_set_data64(sqe, 9);
+		expected[expected_count - 1].result = i ? 100 : 50;
+	}
+	CHECK(io_uring_submit_and_wait(ring, 1) == 2);
+	CHECK(io_uring_peek_cqe(ring, &cqe) == 0 && cqe->res == 100);
+	io_uring_cqe_seen(ring, cqe);
+	CHECK(close(fd) == 0);
+}
+
+/* The request names a group of buffers, and leaves its length to the one that the kernel takes. */
+static void chosen_buffer(struct io_uring *ring)
+{
+	struct io_uring_sqe *sqe = next(ring);
+	int fd = made("chosen");
+
+	CHECK(pwrite(fd, data, 100, 0) == 100);
+	io_uring_prep_provide_buffers(sqe, back, BLOCK, 1, 3, 0);
+	io_uring_sqe_set_data64(sqe, 1000);
+	CHECK(io_uring_submit_and_wait(ring, 1) == 1);
+	io_uring_cq_advance(ring, 1);
+	sqe = next(ring);
+	io_uring_prep_read(sqe, fd, NULL, 0, 0);
+	sqe->flags |= IOSQE_BUFFER_SELECT;
+	sqe->buf_group = 3;
+	expect(sqe, "read", "chosen", 0, 100);
+	submit(ring, 1);
+	CHECK(expected[0].result == 100 && close(fd) == 0);
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc >= 3 ? argv[2] : "";
+	struct io_uring ring;
+
+	CHECK(argc >= 3 && chdir(argv[1]) == 0);
+	memset(data, 'x', sizeof(data));
+	start(&ring, 0);
+	if (!strcmp(name, "positions"))
+		positions(&ring);
+	else if (!strcmp(name, "short"))
+		short_read(&ring);
+	else if (!strcmp(name, "chosen"))
+		chosen_buffer(&ring);
+	else
+		CHECK(!"known");
+	io_uring_queue_exit(&ring);
+	print();
+	return 0;
+}
