@@ -221,6 +221,7 @@ def process_completeness(
         seen_read = seen_written = None
         if account is not None:
             seen_read = account.bytes_read + read_uncounted - outside.own_bytes_read
+            seen_read = max(0, seen_read)  # threads may read after the kernel was asked
             all_written = account.bytes_written + written_uncounted - outside.own_bytes_written
             seen_written = account._replace(bytes_written=all_written).without_harmless(
                 written + outside.other_bytes_written + outside.ignored_bytes_written

@@ -58,6 +58,12 @@ void log_count(size_t field, uint64_t amount)
 		counters_settle(header);
 }
 
+void log_count_own_read(uint64_t bytes)
+{
+	if (!log_is_borrowed())
+		LOG_COUNT(own_bytes_read, bytes);
+}
+
 uint64_t log_counted(size_t field)
 {
 	return counters_value(atomic_load(&state.header), field);

@@ -58,6 +58,9 @@ bool log_exists(void);
 void log_count(size_t field, uint64_t amount);
 #define LOG_COUNT(field, amount) log_count(offsetof(struct log_header, field), amount)
 
+/* The same for what the library has read: not in a vfork child, which the kernel counts apart. */
+void log_count_own_read(uint64_t bytes);
+
 /* What such a counter has come to. */
 uint64_t log_counted(size_t field);
 #define LOG_COUNTED(field) log_counted(offsetof(struct log_header, field))

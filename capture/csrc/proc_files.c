@@ -21,7 +21,7 @@ long proc_read(const char *path, char *buffer, size_t bytes, uint64_t *own)
 	while (total < bytes && (got = RAW(SYS_read, fd, buffer + total, bytes - total)) > 0)
 		total += (size_t)got;
 	raw_close(fd);
-	LOG_COUNT(own_bytes_read, total);
+	log_count_own_read(total);
 	if (own)
 		*own = total;
 	return (long)total;

@@ -39,7 +39,10 @@ struct counters {
  */
 static struct counters at_start;
 
-/* False: it is not known. `own`: what the kernel counts next time for this look. */
+/*
+ * False: it is not known. `own`: bytes of this look, which the kernel adds to its count only after
+ * it, as the library does to its own.
+ */
 static bool read_counters(struct counters *counters, uint64_t *own)
 {
 	char text[512] = "\n"; /* each label is looked for with the newline before it */
@@ -65,9 +68,9 @@ static void append_counter(const char *name, int64_t value)
  * The kernel's count of a parent includes its children: the list tells what
  * to take off, also for the many that have no log.
  */
-static void leave_roster(struct counters counters, struct counters base, uint64_t own_bytes)
+static void leave_roster(struct counters counters, struct counters base)
 {
-	struct roster_entry entry = {.bytes_read = counters.rchar + (int64_t)own_bytes,
+	struct roster_entry entry = {.bytes_read = counters.rchar,
 				     .bytes_written = counters.wchar,
 				     .base_read = base.rchar,
 				     .base_written = base.wchar};
@@ -98,10 +101,11 @@ void process_ends(void)
 		base = at_start;
 	if (!known) { /* no /proc, no descriptor left: the list still tells what was dropped */
 		if (!log_exists())
-			leave_roster(base, base, 0);
+			leave_roster(base, base);
 		return;
 	}
-	leave_roster(counters, base, own_bytes);
+	counters.rchar += (int64_t)own_bytes;
+	leave_roster(counters, base);
 	if (!log_exists())
 		return;
 #define APPEND(name) append_counter(#name, counters.name - base.name);
@@ -142,12 +146,12 @@ static __attribute__((constructor)) void start(void)
 	    scope_start(getenv("IOTRACE_SYSTEM"), getenv("IOTRACE_INCLUDE"),
 			getenv("IOTRACE_EXCLUDE"), getenv("IOTRACE_STANDARD")) == 0) {
 		keeper_start(getenv("IOTRACE_KEEPER"));
+		read_counters(&at_start, NULL); /* before anything else of our own is read */
 		if (RAW(SYS_faccessat, AT_FDCWD, folder, F_OK) == -ENOENT)
 			path_find_root(); /* behind a root folder of its own */
 		roster_start(folder);
 		log_tell_refusal(roster_unlogged);
 		roster_begin();
-		read_counters(&at_start, NULL);
 		exec_start();
 		pthread_atfork(before_fork, NULL, after_fork_in_child);
 		capture_is_on = true;

@@ -114,7 +114,7 @@ enum unwatched_reason program_reason(int at, const char *path, int flags, char *
 			return WATCHABLE;
 		if (RAW(SYS_fstat, fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_mode & 0111) {
 			bytes = RAW(SYS_pread64, fd, head, sizeof(head), 0);
-			LOG_COUNT(own_bytes_read, bytes > 0 ? (uint64_t)bytes : 0);
+			log_count_own_read(bytes > 0 ? (uint64_t)bytes : 0);
 			gains = gains_rights(fd, &file);
 		}
 		if (!by_fd)

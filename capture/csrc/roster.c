@@ -33,7 +33,7 @@ static void map_list(const char *path)
 	if (fd < 0)
 		return;
 	if (RAW(SYS_pread64, fd, &header, sizeof(header), 0) == sizeof(header)) {
-		LOG_COUNT(own_bytes_read, sizeof(header));
+		log_count_own_read(sizeof(header));
 		bytes = sizeof(header) + header.room * sizeof(struct roster_entry);
 		if (header.magic == ROSTER_MAGIC && header.room &&
 		    RAW(SYS_lseek, fd, 0, SEEK_END) >= (long)bytes)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from iotrace.capture.collector import collect
 from iotrace.capture.rawlog import read_raw_log
 
 from .preload_job import LIBRARY, Captured, capture, capture_environment, compile_program
@@ -92,6 +93,34 @@ def test_a_child_that_leaves_by_os_exit_is_complete(tmp_path: Path) -> None:
     (log,) = [log for log in captured.logs if log.rows("write").size]
     counters = {log.text(row): int(log.records[row]["result"]) for row in log.rows("counter")}
     assert counters[b"wchar"] == 100000
+
+
+def test_bytes_read_are_counted_for_each_process(tmp_path: Path) -> None:
+    """What the library reads itself, as the process ends too, is no part of it."""
+    captured = python(
+        "with open('data', 'wb') as file:\n"
+        "    file.write(b'x' * 1000)\n"
+        "for name in ('written', 'read'):\n"
+        "    if os.fork() == 0:\n"
+        "        fd = os.open(name, os.O_WRONLY | os.O_CREAT)\n"
+        "        os.write(fd, b'y' * 500)\n"
+        "        if name == 'read':\n"
+        "            os.read(os.open('data', os.O_RDONLY), 1000)\n"
+        "        os._exit(0)\n"
+        "    os.wait()\n",
+        tmp_path,
+    )
+    trace = collect(tmp_path / "logs", ["python"])
+    names = {log.header.pid: "main" for log in captured.logs}
+    names |= {request.pid: request.name for request in captured.requests("open")[::-1]}
+    read = {
+        names[process.pid]: (seen.recorded_bytes_read, seen.kernel_bytes_read)
+        for process, seen in zip(
+            trace.metadata.processes, trace.metadata.completeness.processes, strict=True
+        )
+    }
+    assert read["written"] == (0, 0)
+    assert read["read"] == (1000, 1000)
 
 
 def test_a_log_is_readable_after_a_kill_in_the_middle_of_writing(tmp_path: Path) -> None:
