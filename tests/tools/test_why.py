@@ -183,6 +183,41 @@ def test_the_median_of_two_saves_lies_between_them(make_trace: Make, tmp_path: P
     assert f"median {format_seconds(sum(saves) / 2)})" in shown
 
 
+def test_all_lines_of_the_head_are_of_the_longest_save(make_trace: Make) -> None:
+    """It is the first of two engines here; each advice says what it is about, and is told once."""
+    saves = [
+        replace(row, step=step, file=step, engine=engine)
+        for step, (engine, count) in enumerate((("dcp", 30), ("torch.save", 8)))
+        for row in checkpoint_rows(f"/c/{step}.pt", [1 << 20] * count)[: count + 3 - 2 * step]
+    ]
+    done = iotrace("why", make_trace(saves), "--no-probe", "--json", "-")
+    trace = json.loads(done.stdout)
+    assert [one["engine"] for one in trace["episodes"]] == ["dcp", "torch.save"]
+    found = head(iotrace("why", trace["trace"], "--no-probe").stdout)
+    assert "(dcp, step 0, the longest; median" in found["save"]
+    assert found["writes"].startswith("30 of 1 MiB")
+    assert found["bytes"].startswith("wrote 30 MiB")
+    assert found["durable"].startswith("yes: 1 file synced at return")  # the other is not
+    advice = trace["advice"]
+    assert {one["about"] for one in advice} <= {"save 0 (dcp)", "save 1 (torch.save)"}
+    assert len({(one["because"], one["command"]) for one in advice}) == len(advice)
+    assert found["change"].startswith(f"{advice[0]['about']}: ")
+    assert advice[0]["gain_seconds"] == max(one["gain_seconds"] for one in advice)
+
+
+def test_times_and_counts_of_an_advice_are_of_one_rank() -> None:
+    """Rank 1 wrote 204 times and opened, closed and synced; rank 0 as often again."""
+    found = json.loads(iotrace("why", "corpus:dcp", "--no-probe", "--json", "-").stdout)
+    save = found["episodes"][0]
+    slow = next(one for one in save["ranks"] if one["rank"] == save["slowest_rank"] == 1)
+    assert slow["requests"] == 208 and save["requests"]["write"]["count"] == 409
+    because = found["advice"][0]["because"]
+    gap = slow["between_seconds"]
+    assert because.startswith(f"{format_seconds(gap)} go by between 208 requests of rank 1")
+    io = format_seconds(slow["io_seconds"] + slow["sync_seconds"])
+    assert f"({format_seconds(gap / 208)} each), {io} in them" in because
+
+
 def test_an_incomplete_trace_says_so_first(make_trace: Make) -> None:
     """Its figures are lower bounds."""
     trace = make_trace(problem="12 MiB were mapped and not seen")

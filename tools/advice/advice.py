@@ -73,18 +73,27 @@ _KNOBS = {
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to change, why, and the command that proves it; the gain orders them."""
+    """One thing to change, why, and the command that proves it; the gain orders them.
+
+    `about` is the save or load that it would speed up; empty: the whole trace.
+    """
 
     change: str
     because: str
     command: str
     gain_seconds: float
+    about: str = ""
 
 
 def share_of(part: float, finding: Finding) -> float:
     """Return `part`, in seconds, as a share of the time of the slowest rank."""
     seconds = finding.slowest_rank.seconds
     return part / seconds if seconds else 0.0
+
+
+def of_rank(finding: Finding) -> str:
+    """Return ` of rank 1`: whose times those of the slowest rank are, where there are several."""
+    return f" of {finding.slowest_rank.name}" if len(finding.split) > 1 else ""
 
 
 def replay_command(trace: str, finding: Finding, options: str) -> str:

@@ -23,7 +23,7 @@ _AT_ROOT = ("iotrace replay ", "iotrace sweep ", "iotrace why ")
 def advise(
     location: str, verdict: Verdict, storage: Capability | None, root: Path
 ) -> tuple[Advice, ...]:
-    """Return what to change, the largest gain first, one entry per change.
+    """Return what to change, the largest gain first, one entry per change and per reason.
 
     Args:
         location: of the trace.
@@ -32,13 +32,16 @@ def advise(
         root: where the proofs are to be run.
     """
     found = {one.change: one for one in _full(location, verdict)}
-    for finding in verdict.findings:
+    for finding in sorted(verdict.findings, key=lambda one: -one.seconds):  # if gains are equal
         for one in _rules(shlex.quote(location), finding, storage):
             known = found.get(one.change)
             if known is None or one.gain_seconds > known.gain_seconds:
-                found[one.change] = one
-    proved = (_at_root(one, root) for one in found.values())
-    return tuple(sorted(proved, key=lambda one: -one.gain_seconds))
+                found[one.change] = replace(one, about=finding.episode.label)
+    ordered = sorted(found.values(), key=lambda one: -one.gain_seconds)
+    told: dict[tuple[str, str], Advice] = {}
+    for one in ordered:  # engines that need the same thing word it differently
+        told.setdefault((one.because, one.command), one)
+    return tuple(_at_root(one, root) for one in told.values())
 
 
 def _at_root(advice: Advice, root: Path) -> Advice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from iotrace.tools.advice.advice import Advice, knob, replay_command, share_of
+from iotrace.tools.advice.advice import Advice, knob, of_rank, replay_command, share_of
 from iotrace.tools.render import format_bytes, format_seconds, format_share
 from iotrace.traces.verdict.verdict import Finding
 from iotrace.traces.words import plural
@@ -24,16 +24,17 @@ def syncs(trace: str, finding: Finding) -> Iterator[Advice]:
     if sync.count > 2 * lasting.files:
         yield Advice(
             "sync each file once, after its last write",
-            f"{plural(sync.count, 'sync')} of {plural(lasting.files, 'file')} take "
-            f"{format_share(rank.sync_seconds, rank.seconds)} of the time "
-            f"({format_seconds(sync.p50_us / 1e6)} each)",
+            f"{plural(sync.count, 'sync')} of {plural(lasting.files, 'file')}, the median one "
+            f"{format_seconds(sync.p50_us / 1e6)}; they take "
+            f"{format_share(rank.sync_seconds, rank.seconds)} of the time{of_rank(finding)}",
             replay_command(trace, finding, "--aggregate rank --repeat 5"),
             rank.sync_seconds * (1 - lasting.files / sync.count),
         )
     elif engine == "dcp":
         yield Advice(
             "dcp.async_save, so that the syncs do not hold up the job",
-            f"syncs take {format_share(rank.sync_seconds, rank.seconds)} of the save",
+            f"syncs take {format_share(rank.sync_seconds, rank.seconds)} of the save"
+            f"{of_rank(finding)}",
             replay_command(trace, finding, "--repeat 5"),
             rank.sync_seconds / 2,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import log
 
 from iotrace.replay.probe import Capability, ProbePoint
-from iotrace.tools.advice.advice import Advice, knob, replay_command, share_of
+from iotrace.tools.advice.advice import Advice, knob, of_rank, replay_command, share_of
 from iotrace.tools.render import format_bytes, format_count, format_seconds
 from iotrace.traces.phases import Phase
 from iotrace.traces.verdict.shape import SMALL_BYTES, Shape
@@ -35,14 +35,14 @@ def computing(trace: str, finding: Finding) -> Iterator[Advice]:
     engine, name = finding.episode.engine, finding.episode.name
     seconds = format_seconds(rank.between_seconds)
     io = format_seconds(rank.io_seconds + rank.sync_seconds)
-    per_request = format_seconds(rank.between_seconds / max(data.count, 1))
+    per_request = format_seconds(rank.between_seconds / max(rank.requests, 1))
     proof = replay_command(trace, finding, "--repeat 5")
     small = data.typical_bytes < SMALL_BYTES
     if rank.waiting_seconds > _WAITS * rank.between_seconds:
         yield Advice(
             f"find what the {name} waits for outside its I/O (py-spy dump --pid ...)",
-            f"{format_seconds(rank.waiting_seconds)} of the {seconds} between requests the process "
-            "was on no processor: the network, a lock, a device, a sleep",
+            f"{format_seconds(rank.waiting_seconds)} of the {seconds} between requests the process"
+            f"{of_rank(finding)} was on no processor: the network, a lock, a device, a sleep",
             proof,
             rank.waiting_seconds,
         )
@@ -60,8 +60,8 @@ def computing(trace: str, finding: Finding) -> Iterator[Advice]:
     if small and data.count >= _MANY:
         yield Advice(
             f"hand {engine or 'the writer'} fewer, larger tensors (flat buffers)",
-            f"{seconds} go by between {format_count(data.count)} requests ({per_request} each), "
-            f"{io} in them: the {name}'s code is the limit, not the storage",
+            f"{seconds} go by between {plural(rank.requests, 'request')}{of_rank(finding)} "
+            f"({per_request} each), {io} in them: the {name}'s code is the limit, not the storage",
             proof,
             rank.between_seconds / 2,
         )
@@ -69,7 +69,7 @@ def computing(trace: str, finding: Finding) -> Iterator[Advice]:
     if engine == "torch.save" and name == "save" and not small and slow:
         yield Advice(
             "torch.utils.serialization.config.save.compute_crc32 = False",
-            f"{seconds} between requests for {format_bytes(rank.bytes)}: "
+            f"{seconds} between requests for {format_bytes(rank.bytes)}{of_rank(finding)}: "
             f"serialising and checksums, the I/O takes {io}",
             proof,
             rank.between_seconds / 3,

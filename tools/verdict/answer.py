@@ -24,7 +24,7 @@ from iotrace.tools.render import (
     print_table,
 )
 from iotrace.tools.verdict.evidence import print_evidence
-from iotrace.tools.verdict.headline import headline
+from iotrace.tools.verdict.headline import change_of, headline
 from iotrace.tools.verdict.prediction import predict
 from iotrace.tools.verdict.shapes import round_trips
 from iotrace.traces.metadata import Metadata
@@ -147,7 +147,7 @@ def _print_advice(terminal: Terminal, advice: Sequence[Advice]) -> None:
     terminal.print()
     terminal.print("What to change, and the command that proves it", style="bold")
     for number, one in enumerate(advice, 1):
-        pairs = [(f"{number}.", one.change), ("", f"because {one.because}")]
+        pairs = [(f"{number}.", change_of(one)), ("", f"because {one.because}")]
         for line in facts(pairs, terminal.width):
             terminal.print(line)
         terminal.print(f"    {one.command}")

@@ -44,16 +44,17 @@ def headline(
 ) -> Iterator[tuple[str, str]]:
     """Yield (label, sentence), the most telling first; each is to fit a line of 80 columns."""
     saves, loads = verdict.of(Phase.SAVE), verdict.of(Phase.LOAD)
+    save, load = (max(found, key=_seconds, default=None) for found in (saves, loads))
     yield "trace", _what(location, metadata, saves, loads)
     if verdict.failures.first_error or verdict.failures.first_short:
         yield "error", _failures(verdict)
     for findings in (saves, loads):
         if not findings:
             continue
-        worst = max(findings, key=lambda one: one.seconds)
+        worst = max(findings, key=_seconds)
         yield worst.episode.name, _time(worst, findings)
         if worst.data is not None:
-            cached = _cached(loads, verdict, storage) if findings is loads else ""
+            cached = _cached(worst, verdict, storage) if findings is loads else ""
             yield f"{worst.data.op}s", request_shape(worst.data) + cached
             cause = round_trips(worst)
             if cause is not None:
@@ -64,24 +65,30 @@ def headline(
     if storage is not None:
         yield from _capabilities(storage, saves, loads)
     if saves or loads:
-        moved = [*_bytes(saves, "wrote"), *_bytes(loads, "read")]
+        moved = [_bytes(one, verb) for one, verb in ((save, "wrote"), (load, "read")) if one]
         replayed = Replayed.of(metadata)
         if replayed and replayed.padding_bytes:
             moved.append(f"{format_bytes(replayed.padding_bytes)} of it padding")
         yield "bytes", "; ".join(moved)
-    if saves:
-        yield "durable", _durable(saves[-1])
-        yield from _background(saves)
-    yield from _memory(verdict)
+    if save is not None:
+        yield "durable", _durable(save)
+        yield from _background(save)
+    told = [one for one in (save, load) if one]
+    yield from _memory(told)
     slow = max(
-        (f for f in verdict.findings if f.slowest.requests),
-        key=lambda f: f.slowest.requests[0].seconds,
+        (one for one in told if one.slowest.requests),
+        key=lambda one: one.slowest.requests[0].seconds,
         default=None,
     )
     if slow is not None:
         yield "slowest", _slowest(slow)
     if advice:
-        yield "change", f"{advice[0].change}"
+        yield "change", change_of(advice[0])
+
+
+def change_of(advice: Advice) -> str:
+    """Return `save 3 (dcp): what to change there`."""
+    return f"{advice.about}: {advice.change}" if advice.about else advice.change
 
 
 def _what(
@@ -151,7 +158,9 @@ def _time(worst: Finding, findings: Sequence[Finding]) -> str:
     text = format_seconds(worst.seconds)
     if len(findings) > 1:
         middle = median(one.seconds for one in findings)
-        text += f" (step {worst.episode.step}; median {format_seconds(middle)})"
+        step = f"step {worst.episode.step}" if worst.episode.step >= 0 else "of no engine"
+        engine = f"{worst.episode.engine}, " if worst.episode.engine else ""
+        text += f" ({engine}{step}, the longest; median {format_seconds(middle)})"
     text += f": {_shares(rank)}"
     waits = [one.rank_seconds for one in worst.split if one is not rank]
     least = 0.01 if _is_straggler(worst) else _LATE
@@ -211,7 +220,7 @@ def _capabilities(
         depth = ", ".join(map(str, dict.fromkeys(depths)))
         yield "here", f"{format_bytes(_LARGE_BYTES)}: {', '.join(parts)} (depth {depth})"
     for findings in (saves, loads):
-        worst = max(findings, key=lambda one: one.seconds, default=None)
+        worst = max(findings, key=_seconds, default=None)
         told = predict(worst, storage) if worst else None
         if worst and told:
             trips = plural(told.round_trips, "round trip")
@@ -219,12 +228,14 @@ def _capabilities(
             yield "", f"the same {worst.episode.name} takes {seconds} there: {trips}"
 
 
-def _bytes(findings: Sequence[Finding], verb: str) -> Iterator[str]:
-    """Yield the bytes of the last save or load against those needed, and the opens."""
-    if not findings:
-        return
-    last = findings[-1]
-    amount = last.amplification
+def _seconds(finding: Finding) -> float:
+    """Return what the longest save and load, of which all lines are, are chosen by."""
+    return finding.seconds
+
+
+def _bytes(finding: Finding, verb: str) -> str:
+    """Return the bytes of a save or load against those needed, and the opens."""
+    amount = finding.amplification
     notes = []
     needed = amount.tensor_bytes - amount.spare_bytes
     if needed > 0 and verb == "wrote":
@@ -241,17 +252,18 @@ def _bytes(findings: Sequence[Finding], verb: str) -> Iterator[str]:
         notes.append(f"{plural(amount.opens, 'open')} of {plural(amount.files, 'file')}")
     else:
         notes.append(plural(amount.opens, "open"))
-    yield f"{verb} {format_bytes(amount.moved_bytes)} ({', '.join(notes)})"
+    return f"{verb} {format_bytes(amount.moved_bytes)} ({', '.join(notes)})"
 
 
-def _cached(loads: Sequence[Finding], verdict: Verdict, storage: Capability | None) -> str:
+def _cached(load: Finding, verdict: Verdict, storage: Capability | None) -> str:
     """Return what is known of the page cache's part in the reads, to be appended."""
     share = verdict.cached_read_share
     if share is not None and share > 0.5:
-        return f" (>= {format_share(share, 1)} cached)".replace(">= >", "> ")
-    reads = [f.shapes["read"] for f in loads if "read" in f.shapes]
+        whole = " of all loads" if len(verdict.of(Phase.LOAD)) > 1 else ""
+        return f" (>= {format_share(share, 1)}{whole} cached)".replace(">= >", "> ")
     best = storage.best("read") if storage else None
-    rate = max((shape.rate or 0 for shape in reads), default=0)
+    read = load.shapes.get("read")
+    rate = read.rate or 0 if read else 0
     if best is not None and rate > _CACHE_FACTOR * best.bytes_per_second:
         return " (page cache: storage gives less)"
     return ""
@@ -279,11 +291,10 @@ def _durable(finding: Finding) -> str:
     return f"{text}; renamed: a kill leaves the old file"
 
 
-def _background(saves: Sequence[Finding]) -> Iterator[tuple[str, str]]:
-    found = [f.background for f in saves if f.background and f.background.asynchronous]
-    if not found:
+def _background(save: Finding) -> Iterator[tuple[str, str]]:
+    one = save.background
+    if one is None or not one.asynchronous:
         return
-    one = max(found, key=lambda behind: behind.blocked_seconds)
     hidden = format_share(one.hidden_seconds, one.io_seconds)
     yield (
         "async",
@@ -292,9 +303,9 @@ def _background(saves: Sequence[Finding]) -> Iterator[tuple[str, str]]:
     )
 
 
-def _memory(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Yield what the save or load that grew the job most left in memory."""
-    known = [(f.memory.grown_bytes, f.episode.name, f.memory) for f in verdict.findings if f.memory]
+def _memory(findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    """Yield what the one that grew the job most left in memory."""
+    known = [(f.memory.grown_bytes, f.episode.name, f.memory) for f in findings if f.memory]
     if not known:
         return
     grown, name, left = max(known, key=lambda one: one[0])

@@ -59,6 +59,12 @@ class Episode:
         return self.phase.name.lower()
 
     @property
+    def label(self) -> str:
+        """Return `save 3 (dcp)`: its step and engine, where they are known."""
+        step = f" {self.step}" if self.step >= 0 else ""
+        return f"{self.name}{step}" + (f" ({self.engine})" if self.engine else "")
+
+    @property
     def seconds(self) -> float:
         """Time from its start to its end."""
         return (self.end_ns - self.start_ns) / 1e9

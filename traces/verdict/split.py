@@ -37,6 +37,7 @@ class RankSplit:
             the kernel counts all its threads, and the requests' own time too; `None`: not known.
         queued_seconds: how much more of it no processor was free, at most; 0 where not known.
         gap_seconds: longest part of that at one time, and `gap_before` the request that ended it.
+        requests: how many of its requests `io_seconds` and `sync_seconds` are the time of.
         bytes: written by a save, read by a load.
         last_data_ns: end of its last request on a file that holds tensors (on any, where none
             is known to); its start where it has none.
@@ -54,6 +55,7 @@ class RankSplit:
     queued_seconds: float
     gap_seconds: float
     gap_before: str | None
+    requests: int
     bytes: int
     last_data_ns: int
     window: tuple[int, int]
@@ -190,6 +192,7 @@ def _split_one(
         queued_seconds=queued,
         gap_seconds=gap_ns / 1e9,
         gap_before=gap_before,
+        requests=int((requests.start_ns < end_ns).sum()),
         bytes=int(requests.moved[requests.is_op(*ops)].sum()),
         last_data_ns=last_ns,
         window=(begun_ns, end_ns),
