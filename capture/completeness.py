@@ -14,6 +14,7 @@ import numpy.typing as npt
 from iotrace.capture.accounts import Account
 from iotrace.capture.extents import Extents, data_bytes
 from iotrace.capture.files import FileTable
+from iotrace.capture.overlaps import clusters_of
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.requests import Bytes, Requests, Rows, by_file
 from iotrace.traces.metadata import FileCompleteness, ProcessCompleteness
@@ -23,6 +24,8 @@ PROT_WRITE = 2  # <sys/mman.h>
 # The kernel adds what these move to no process's count.
 UNCOUNTED_APIS = ("io_uring", "libaio")
 NEVER = np.iinfo(np.int64).min
+OTHERS_MOVED = "others at the same time moved the same position or the end of the same file"
+NOBODY_TO_ASK = "no descriptor of the file was open by which the kernel tells its position or end"
 
 
 @dataclass(frozen=True)
@@ -93,12 +96,21 @@ def placeless(requests: Requests, *ops: str) -> Rows:
 
 def unknown_places(requests: Requests) -> Iterator[str]:
     """Yield how many requests have no offset."""
-    count = len(placeless(requests, "read", "write"))
-    if count:
-        yield (
-            f"{plural(count, 'request')} without an offset: others at the same time moved the "
-            "same position or the end of the same file"
-        )
+    block = requests.block
+    rows = placeless(requests, "read", "write")
+    if not len(rows):
+        return
+    moving = requests.succeeded("read", "write")
+    is_named = block["offset_source"][moving] == requests.words.offset_source.find("argument")
+    moving = moving[~is_named & np.isin(block["file"][moving], block["file"][rows])]
+    moving, clusters = clusters_of(block, moving, "file")
+    is_alone = np.isin(rows, moving[(np.bincount(clusters) == 1)[clusters]])
+    for count, reason in (
+        (int(np.count_nonzero(~is_alone)), OTHERS_MOVED),
+        (int(np.count_nonzero(is_alone)), NOBODY_TO_ASK),
+    ):
+        if count:
+            yield f"{plural(count, 'request')} without an offset: {reason}"
 
 
 def written_files(requests: Requests, files: FileTable) -> Written:

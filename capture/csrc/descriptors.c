@@ -181,6 +181,17 @@ int descriptor_next(unsigned int first, unsigned int last)
 	return -1;
 }
 
+int descriptor_numbered(uint64_t number)
+{
+	for (int fd = -1; (fd = descriptor_next((unsigned int)fd + 1, UINT_MAX)) >= 0;) {
+		struct open_file *file = descriptor_known(fd);
+
+		if (file && atomic_load_explicit(&file->number, memory_order_acquire) == number)
+			return fd;
+	}
+	return -1;
+}
+
 /* --- descriptors that were not seen to be opened ----------------------- */
 
 static struct open_file *classify(int fd)

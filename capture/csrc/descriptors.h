@@ -73,6 +73,9 @@ struct replaced descriptor_copy(int fd, int to);
 /* The first known descriptor from `first` on, at most `last`; -1: none. */
 int descriptor_next(unsigned int first, unsigned int last);
 
+/* A descriptor of the open file with this `number`; -1: none is known. */
+int descriptor_numbered(uint64_t number);
+
 /*
  * Open files may have come to be shared with another process: all of them
  * (fork), or those whose descriptors survive an exec (spawn).

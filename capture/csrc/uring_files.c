@@ -34,13 +34,14 @@ static struct uring_file slot_file(uint64_t value)
 		return (struct uring_file){.kind = FILE_UNKNOWN};
 	return (struct uring_file){.kind = FILE_RECORDED,
 				   .number = (uint32_t)value & ~SLOT_APPENDS,
-				   .appends = value & SLOT_APPENDS};
+				   .appends = value & SLOT_APPENDS,
+				   .fd = -1};
 }
 
 static struct uring_file descriptor(int32_t fd)
 {
 	struct open_file *file = descriptor_file(fd);
-	struct uring_file found = {.kind = file->kind, .file = file};
+	struct uring_file found = {.kind = file->kind, .file = file, .fd = fd};
 
 	if (file->kind != FILE_RECORDED)
 		return found;
@@ -56,6 +57,14 @@ struct uring_file uring_file_of(struct ring *ring, int32_t fd, bool is_slot)
 	if (fd < 0 || (uint32_t)fd >= ring->files_count)
 		return (struct uring_file){.kind = FILE_UNKNOWN};
 	return slot_file(ring->files[fd]);
+}
+
+void uring_file_find(struct uring_file *file)
+{
+	if (file->file || file->kind != FILE_RECORDED)
+		return;
+	file->fd = descriptor_numbered((uint64_t)log_generation() << 32 | file->number);
+	file->file = descriptor_known(file->fd);
 }
 
 static void put_fds(struct ring *ring, uint32_t first, const int32_t *fds, uint32_t count)

@@ -15,9 +15,13 @@ struct uring_file {
 	uint32_t number;        /* in the log; 0: none */
 	bool appends;
 	struct open_file *file; /* NULL: of a slot */
+	int32_t fd;             /* -1: of a slot */
 };
 
 struct uring_file uring_file_of(struct ring *ring, int32_t fd, bool is_slot);
+
+/* Fill in a descriptor of a slot's file, if one is open: through it the kernel tells the position. */
+void uring_file_find(struct uring_file *file);
 
 /* The table is replaced; `fds` NULL: all slots are empty. */
 void uring_files_register(struct ring *ring, const int32_t *fds, uint32_t count);

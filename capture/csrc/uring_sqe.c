@@ -81,15 +81,17 @@ static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op
 	set_offset(&record, sqe->offset);
 	if (op == OP_WRITE && write_appends(file.appends, sqe->op_flags)) {
 		pending->kind = PENDING_APPENDS;
+		uring_file_find(&file);
 		if (sqe->offset == AT_POSITION)
 			will_be_asked(file); /* the position moves to the end, too */
 	} else if (sqe->offset == AT_POSITION && file.kind == FILE_RECORDED) {
 		pending->kind = PENDING_AT_POSITION;
+		uring_file_find(&file);
 		if (!file.file)
 			will_be_asked(file);
 	}
 	pending->file = file.file;
-	pending->fd = sqe->fd;
+	pending->fd = file.fd;
 	pending->expected = record.length;
 	if (sqe->flags & URING_SQE_BUFFER_SELECT && !record.length)
 		pending->expected = -1; /* as long as the buffer that the kernel will choose */
@@ -102,8 +104,12 @@ static void place_moved(struct ring *ring, const struct pending *pending, struct
 	struct open_file *file = pending->file;
 	off_t end = -1;
 
-	if (!file || descriptor_known(pending->fd) != file || pending->is_crossed)
+	if (!file || pending->is_crossed)
 		return;
+	if (descriptor_known(pending->fd) != file) { /* closed: another may share the position */
+		file->queried = 1;
+		return;
+	}
 	if (ring->in_flight == 1)
 		end = raw_position(pending->fd);
 	if (!open_file_is_queried(file, pending->fd)) {

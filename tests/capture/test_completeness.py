@@ -364,8 +364,9 @@ def append_at_once(writer: RawLogWriter, path: Path, count: int) -> None:
     path.write_bytes(b"x" * 6000)
     open_as(writer, path, flags=NEW | os.O_APPEND)
     write(writer, (0, 4000), (5500, 500))
+    start_ns = next(writer.clock)
     for _ in range(count):
-        writer.add("write", file=1, length=500, result=500, api="io_uring")
+        writer.add("write", file=1, length=500, result=500, api="io_uring", start_ns=start_ns)
 
 
 def test_writes_without_a_place_explain_a_file_by_their_bytes(

@@ -26,11 +26,10 @@ def run(program: Path, folder: Path, case: str) -> tuple[Trace, list[list[str]]]
     printed = [line.split() for line in captured.done.stdout.decode().splitlines()]
     trace = collect(folder / "logs", [case])
     assert check_trace(trace) == []
-    assert trace.metadata.completeness.problems() == []
     return trace, printed
 
 
-@pytest.mark.parametrize("case", ["positions", "short", "chosen"])
+@pytest.mark.parametrize("case", ["positions", "short", "chosen", "slot"])
 def test_links_are_recorded_as_the_kernel_ran_them(
     program: Path, tmp_path: Path, case: str
 ) -> None:
@@ -40,4 +39,26 @@ def test_links_are_recorded_as_the_kernel_ran_them(
     seen = [row for row in rows(trace, *names) if row[-1] == "io_uring"]
     numbers = [[op, *map(str, numbers)] for op, *numbers, _, _ in seen]
     assert numbers == [[op, *expected] for op, _, *expected in printed]
-    assert {row[-2] for row in seen} == {"tracked" if case == "positions" else "argument"}
+    is_tracked = case in ("positions", "slot")
+    assert {row[-2] for row in seen} == {"tracked" if is_tracked else "argument"}
+    assert trace.metadata.completeness.problems() == []
+
+
+def test_a_registered_file_is_asked_for_its_position_by_its_descriptor(
+    program: Path, tmp_path: Path
+) -> None:
+    """What comes after by the descriptor is behind it."""
+    trace, _ = run(program, tmp_path, "slot")
+    assert rows(trace, "offset", "result", op="write")[-1] == (300, 7)
+
+
+def test_a_registered_file_without_a_descriptor_cannot_be_asked(
+    program: Path, tmp_path: Path
+) -> None:
+    """The reason is told, and is no other request."""
+    trace, _ = run(program, tmp_path, "closed slot")
+    assert rows(trace, "offset", "result", op="write") == [(None, 100)] * 3
+    assert trace.metadata.completeness.problems() == [
+        "3 requests without an offset: no descriptor of the file was open by which the kernel "
+        "tells its position or end"
+    ]

@@ -93,6 +93,27 @@ static void chosen_buffer(struct io_uring *ring)
 	CHECK(expected[0].result == 100 && close(fd) == 0);
 }
 
+/* One after the other at the position of a registered file, then with its descriptor closed. */
+static void slots(struct io_uring *ring, bool closes)
+{
+	int fd = made("slot");
+
+	CHECK(io_uring_register_files(ring, &fd, 1) == 0);
+	if (closes)
+		CHECK(close(fd) == 0);
+	for (int i = 0; i < 3; i++) {
+		struct io_uring_sqe *sqe = next(ring);
+
+		io_uring_prep_write(sqe, 0, data, 100, AT_POSITION);
+		sqe->flags |= IOSQE_FIXED_FILE;
+		expect(sqe, "write", "slot", closes ? -1 : 100 * i, 100);
+		submit(ring, 1);
+	}
+	if (closes)
+		return;
+	CHECK(lseek(fd, 0, SEEK_CUR) == 300 && write(fd, data, 7) == 7 && close(fd) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc >= 3 ? argv[2] : "";
@@ -107,6 +128,10 @@ int main(int argc, char **argv)
 		short_read(&ring);
 	else if (!strcmp(name, "chosen"))
 		chosen_buffer(&ring);
+	else if (!strcmp(name, "slot"))
+		slots(&ring, false);
+	else if (!strcmp(name, "closed slot"))
+		slots(&ring, true);
 	else
 		CHECK(!"known");
 	io_uring_queue_exit(&ring);
