@@ -2,7 +2,7 @@
 
 What is known of each is the size of the file when it was seen to have ended. Of several at once to
 one file all others may be in that size: together they fill what lies before it, one behind the
-other, and in which order the kernel took them is not known.
+other, and in which order the kernel took them is not known, unless they are links of one chain.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from iotrace.capture.overlaps import clusters_of, extremes
-from iotrace.capture.requests import Requests
+from iotrace.capture.requests import Requests, Rows
 from iotrace.traces.words import plural
+
+APPENDED = ("end", "linked end")  # the second: it ran after the append before it in the log
 
 
 def place_appends(requests: Requests) -> int:
     """Put writes at once to the end of a file one behind the other, and mark them `inferred`.
+
+    Links of one chain run in turn: nothing about them is inferred.
 
     Returns:
         How many may lie elsewhere: their lengths differ, or others wrote to the file meanwhile.
@@ -27,14 +31,16 @@ def place_appends(requests: Requests) -> int:
         return 0
     writes = requests.succeeded("write")
     writes = writes[requests.moved_bytes(writes) > 0]
-    is_append = block["offset_source"][writes] == sources.find("end")
+    known = [code for code in requests.codes("offset_source", APPENDED) if code >= 0]
+    is_linked = block["offset_source"] == sources.find("linked end")
+    is_append = np.isin(block["offset_source"][writes], known)
     if not is_append.any():
         return 0
     appends = writes[is_append]
     rows, clusters = clusters_of(
         block, writes[np.isin(block["file"][writes], block["file"][appends])], "file"
     )
-    is_append = block["offset_source"][rows] == sources.find("end")
+    is_append = np.isin(block["offset_source"][rows], known)
     block["offset_source"][appends] = sources.code("queried")
     members, own = np.bincount(clusters), np.bincount(clusters, is_append)
     is_several = (members > 1)[clusters] & is_append
@@ -44,16 +50,20 @@ def place_appends(requests: Requests) -> int:
     order = np.lexsort((block["start_ns"][rows], ends, clusters))
     rows, clusters, moved, ends = rows[order], clusters[order], moved[order], ends[order]
     _, last_end = extremes(clusters, ends)
-    behind = np.cumsum(moved[::-1])[::-1]  # bytes from each to the last of all clusters
+    behind: Rows = np.cumsum(moved[::-1])[::-1]  # bytes from each to the last of all clusters
     after = np.zeros(len(members), np.int64)
     np.maximum.at(after, clusters[:-1], np.where(np.diff(clusters) > 0, behind[1:], 0))
     offsets = last_end[clusters] - (behind - after[clusters])
     least, _ = extremes(clusters, offsets)
     fits = (least >= 0)[clusters]  # or the file was cut meanwhile: it stays as it was seen
     block["offset"][rows[fits]] = offsets[fits]
-    block["offset_source"][rows] = sources.code("inferred")
+    is_first = np.diff(clusters, prepend=-1) > 0
+    strays = np.bincount(clusters, is_first == is_linked[rows], len(members))
+    is_in_turn = fits & ((members == own) & (strays == 0))[clusters]
+    block["offset_source"][rows[~is_in_turn]] = sources.code("inferred")
     shortest, longest = extremes(clusters, moved)
-    is_certain = fits & (shortest[clusters] == longest[clusters]) & (members == own)[clusters]
+    is_equal = (shortest == longest)[clusters] & (members == own)[clusters]
+    is_certain = is_in_turn | (fits & is_equal)
     return int(np.count_nonzero(~is_certain))
 
 

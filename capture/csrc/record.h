@@ -75,6 +75,7 @@
 	X(OFFSET_TRACKED, "tracked")   /* the library followed the position */ \
 	X(OFFSET_QUERIED, "queried")   /* asked of the kernel around the call */ \
 	X(OFFSET_END, "end") /* counted back from the size after it: others may have added to that */ \
+	X(OFFSET_LINKED_END, "linked end") /* so, after the append before it: a link of its chain */ \
 	X(OFFSET_INFERRED, "inferred") /* from a stream's buffer and position: may be several calls */
 
 #define ENUM_MEMBER(id, name) id,

@@ -30,6 +30,7 @@ struct pending {
 	uint32_t chain; /* `order` of the first of the chain of links it is in */
 	uint32_t next, next_silent; /* index + 1 */
 	uint8_t sqe_flags;
+	bool is_linked;  /* APPENDS: runs after the append before it, to the same file */
 	bool is_crossed; /* AT_POSITION: another moved it at the same time */
 	enum pending_kind {
 		PENDING_FREE,
@@ -65,6 +66,7 @@ struct ring {
 	_Atomic bool is_submitting;
 	uint32_t sq_seen; /* requests up to here were announced */
 	uint32_t order, chain;
+	uint32_t chain_appends_to; /* number of the file of the chain's last append; 0: none */
 	_Atomic uint32_t announced; /* tail of the queue */
 
 	/* Of the thread that looks for completions. */

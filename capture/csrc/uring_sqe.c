@@ -82,6 +82,8 @@ static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op
 	if (op == OP_WRITE && write_appends(file.appends, sqe->op_flags)) {
 		pending->kind = PENDING_APPENDS;
 		uring_file_find(&file);
+		pending->is_linked = file.number && ring->chain_appends_to == file.number;
+		ring->chain_appends_to = file.number;
 		if (sqe->offset == AT_POSITION)
 			will_be_asked(file); /* the position moves to the end, too */
 	} else if (sqe->offset == AT_POSITION && file.kind == FILE_RECORDED) {
@@ -254,8 +256,11 @@ void sqe_complete(struct ring *ring, struct pending *pending, int64_t result, ui
 		place_moved(ring, pending, record, result);
 	if (record && record->op == OP_READ && !record->length && result > 0)
 		record->length = result; /* of a buffer that the kernel chose */
-	if (record && record->offset_source == OFFSET_END)
+	if (record && record->offset_source == OFFSET_END) {
 		end_ns = now_ns(); /* the file may have grown until now */
+		if (pending->is_linked)
+			record->offset_source = OFFSET_LINKED_END;
+	}
 	log_finish(pending->record, ring->generation, result, end_ns);
 	log_finish(pending->second, ring->generation, result, end_ns);
 }

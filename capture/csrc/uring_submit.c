@@ -31,8 +31,10 @@ static void submit_one(struct ring *ring, const struct sqe *sqe, uint32_t order,
 				  .expected = -1,
 				  .kind = PENDING_PLAIN};
 
-	if (!is_linked)
+	if (!is_linked) {
 		ring->chain = order;
+		ring->chain_appends_to = 0;
+	}
 	pending.chain = ring->chain;
 	sqe_decode(ring, sqe, start_ns, &pending);
 	ring_announce(ring, &pending);

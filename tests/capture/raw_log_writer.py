@@ -39,7 +39,7 @@ OPS = [
     "seek",
 ]
 APIS = ("", "posix", "stdio", "io_uring", "libaio", "mmap")
-OFFSET_SOURCES = ("", "argument", "tracked", "queried", "end")
+OFFSET_SOURCES = ("", "argument", "tracked", "queried", "end", "linked end")
 BOOT_ID = "5f0c9a52-3f5f-4e0f-9a0e-0d6d8c9f7a11"
 
 

@@ -134,6 +134,24 @@ def test_appends_seen_late_are_put_back(tmp_path: Path) -> None:
     assert problem.startswith("2 writes to the end")
 
 
+def test_links_that_append_beside_another_are_a_doubt(tmp_path: Path) -> None:
+    """Two heads: which of them was first is not known. Alone, a chain is in turn."""
+    heads = (("end", 0, 50, 110, 10), ("linked end", 0, 50, 110, 20), ("end", 5, 50, 110, 30))
+    trace = made(tmp_path, *heads)
+    (problem,) = trace.metadata.completeness.problems()
+    assert problem.startswith("3 writes to the end")
+
+
+def test_links_that_append_lie_in_their_order(tmp_path: Path) -> None:
+    """All were asked about when all were there."""
+    trace = made(tmp_path, ("end", 0, 50, 100, 10), ("linked end", 0, 51, 90, 20))
+    assert rows(trace, "offset", "offset_source", op="write") == [
+        (80, "queried"),
+        (90, "queried"),
+    ]
+    assert trace.metadata.completeness.problems() == []
+
+
 def test_an_append_beside_another_write_is_a_doubt(tmp_path: Path) -> None:
     """It may be behind what the other has added by then."""
     trace = made(tmp_path, ("end", 0, 50, 110, 10), ("argument", 5, 20, 100, 10))

@@ -44,6 +44,23 @@ def test_links_are_recorded_as_the_kernel_ran_them(
     assert trace.metadata.completeness.problems() == []
 
 
+@pytest.mark.parametrize("case", ["appends", "silent appends"])
+def test_appends_in_one_chain_are_certain(program: Path, tmp_path: Path, case: str) -> None:
+    """They run one after the other, each to where the one before has ended."""
+    trace, printed = run(program, tmp_path, case)
+    assert rows(trace, "offset", "result", "offset_source", op="write")[1:] == [
+        (int(offset), int(result), "queried") for _, _, offset, _, result in printed
+    ]
+    assert trace.metadata.completeness.problems() == []
+
+
+def test_appends_of_two_chains_at_once_are_a_doubt(program: Path, tmp_path: Path) -> None:
+    """Which chain was first nobody can tell."""
+    trace, _ = run(program, tmp_path, "two chains")
+    (problem,) = trace.metadata.completeness.problems()
+    assert problem.startswith("8 writes to the end of a file")
+
+
 def test_a_registered_file_is_asked_for_its_position_by_its_descriptor(
     program: Path, tmp_path: Path
 ) -> None:

@@ -114,6 +114,34 @@ static void slots(struct io_uring *ring, bool closes)
 	CHECK(lseek(fd, 0, SEEK_CUR) == 300 && write(fd, data, 7) == 7 && close(fd) == 0);
 }
 
+/* Links that append, each of another length; `chains` of them at once. */
+static void appends(struct io_uring *ring, int chains, unsigned int flags)
+{
+	int fd = open("append", O_WRONLY | O_CREAT | O_APPEND, 0644);
+	unsigned int told = flags & IOSQE_CQE_SKIP_SUCCESS ? 1 : LINKS;
+	long long offset = 50;
+
+	CHECK(fd >= 0 && write(fd, data, 50) == 50);
+	for (int i = 0; i < chains * LINKS; i++) {
+		struct io_uring_sqe *sqe = next(ring);
+		unsigned int length = 100 * ((unsigned int)i + 1);
+
+		if (i == 1) { /* something else may be between them */
+			io_uring_prep_nop(sqe);
+			sqe->flags |= IOSQE_IO_LINK | IOSQE_CQE_SKIP_SUCCESS;
+			sqe = next(ring);
+		}
+		io_uring_prep_write(sqe, fd, data, length, 0);
+		sqe->flags |= i % LINKS < LINKS - 1 ? flags : 0;
+		expect(sqe, "write", "append", offset, length);
+		expected[expected_count - 1].result = (int)length;
+		offset += length;
+	}
+	CHECK(io_uring_submit_and_wait(ring, told * (unsigned int)chains) > 0);
+	io_uring_cq_advance(ring, told * (unsigned int)chains);
+	CHECK(lseek(fd, 0, SEEK_END) == offset && close(fd) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc >= 3 ? argv[2] : "";
@@ -128,6 +156,12 @@ int main(int argc, char **argv)
 		short_read(&ring);
 	else if (!strcmp(name, "chosen"))
 		chosen_buffer(&ring);
+	else if (!strcmp(name, "appends"))
+		appends(&ring, 1, IOSQE_IO_LINK);
+	else if (!strcmp(name, "silent appends"))
+		appends(&ring, 1, SILENT_LINK);
+	else if (!strcmp(name, "two chains"))
+		appends(&ring, 2, IOSQE_IO_LINK);
 	else if (!strcmp(name, "slot"))
 		slots(&ring, false);
 	else if (!strcmp(name, "closed slot"))
