@@ -55,7 +55,9 @@ _FORMAT_WORDS = (
 )
 # Of the format itself: the kinds of a raw log's records stay in the dictionary of a captured
 # trace's ops, though no row has them.
-_OWN_WORDS = frozenset(("none", "file", "note", "thread")).union(*KNOWN_WORDS.values())
+_OWN_WORDS = frozenset(("none", "file", "note", "thread", "seek", "taken")).union(
+    *KNOWN_WORDS.values()
+)
 _STEP_BYTES, _OVERLAP_BYTES = 1 << 24, 1 << 13  # no text is longer than a path
 _MAX_SHOWN = 60  # characters of a leftover
 # What tells a place where no original is at hand to compare with.
