@@ -10,6 +10,7 @@ from iotrace.capture.processes import has_ended
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.roster import Ending, Program, Roster
 from iotrace.traces.metadata import ProcessCompleteness
+from iotrace.traces.words import sized
 
 ByParent = Mapping[int, Sequence[tuple[Program, ...]]]
 
@@ -170,4 +171,4 @@ def unseen_without_log(roster: Roster) -> Iterator[str]:
             (found.unseen_bytes_read, "read"),
         ):
             if unseen:
-                yield f"{who}, or a program it ran, {verb} {unseen} bytes that were not seen"
+                yield f"{who}, or a program it ran, {verb} {sized(unseen)} that were not seen"

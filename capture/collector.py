@@ -280,7 +280,8 @@ def unknown_submissions(logs: Sequence[RawLog]) -> Iterator[str]:
     """Yield how many requests to rings were seen and not understood."""
     unknown = sum(log.header.outside.unknown_submissions for log in logs)
     if unknown:
-        yield f"{unknown} requests to an io_uring that is not understood are not in the trace"
+        requests = plural(unknown, "request")
+        yield f"{requests} to an io_uring that is not understood: not in the trace"
 
 
 def hook_problems(notes: Notes) -> Iterator[str]:
@@ -291,4 +292,4 @@ def hook_problems(notes: Notes) -> Iterator[str]:
         for note in failed
     )
     if notes.unreadable:
-        yield f"{notes.unreadable} notes of hooks could not be read"
+        yield f"{plural(notes.unreadable, 'note')} of hooks could not be read"

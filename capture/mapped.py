@@ -12,7 +12,7 @@ from iotrace.capture.completeness import writable_maps
 from iotrace.capture.extents import Extents
 from iotrace.capture.faults import Faults
 from iotrace.capture.requests import Requests, Rows, by_file
-from iotrace.traces.words import plural
+from iotrace.traces.words import plural, sized
 
 # A counter of the preload library, see csrc/maps.c.
 MAPPED_CACHED = "mapped_cached_bytes"
@@ -51,7 +51,7 @@ def mapped_bytes(requests: Requests, faults: Faults) -> Iterator[str]:
         if touched:
             count = len(np.unique(block["file"][rows]))
             yield (
-                f"{touched} bytes of {plural(count, 'file')} were mapped into memory for {verb}; "
+                f"{sized(touched)} of {plural(count, 'file')} were mapped into memory for {verb}; "
                 f"{unseen}"
             )
 
@@ -79,8 +79,8 @@ def partly_cached(requests: Requests, maps: Rows) -> Iterator[str]:
             cached, mapped, files = cached + found, mapped + length, files + 1
     if files:
         yield (
-            f"about {cached} of {mapped} bytes of {plural(files, 'file')} were in memory already "
-            "when they were mapped into it for reading: such a load is partly warm"
+            f"about {sized(cached)} of {sized(mapped)} of {plural(files, 'file')} were in memory "
+            "already when they were mapped into it for reading: such a load is partly warm"
         )
 
 

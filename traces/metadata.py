@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from iotrace.traces.codec import decode, dump_json, parse_json
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.schema import FORMAT_VERSION, is_supported_version
-from iotrace.traces.words import plural
+from iotrace.traces.words import plural, sized
 
 # The kernel's count of a process has bytes nobody can record. Written: messages that libc and the
 # loader make by themselves (error(), getopt). Read: 832 of each library by the loader, files of
@@ -202,7 +202,7 @@ class Completeness:
         for p in self.processes:
             for unseen, verb in ((p.unseen_bytes_written, "wrote"), (p.unseen_bytes_read, "read")):
                 if unseen:
-                    yield f"process {p.process} {verb} {unseen} bytes that were not seen"
+                    yield f"process {p.process} {verb} {sized(unseen)} that were not seen"
 
 
 @dataclass(frozen=True)

@@ -221,9 +221,7 @@ def test_stores_to_memory_are_named_as_not_seen(
     writer.add("map", file=1, offset=0, length=3 * BLOCK_BYTES, flags=3, result=0)
     found = completeness(writer, tmp_path)
     assert not found.files[0].complete
-    assert any(
-        "12288 bytes of 1 file were mapped into memory for writing" in n for n in found.notes
-    )
+    assert any("12 KiB of 1 file were mapped into memory for writing" in n for n in found.notes)
 
 
 def test_loads_through_memory_are_named_as_not_seen(
@@ -234,7 +232,7 @@ def test_loads_through_memory_are_named_as_not_seen(
     for offset, length in ((0, 8192), (4096, 8192)):
         writer.add("map", file=1, offset=offset, length=length, flags=3, result=0)
     notes = completeness(writer, tmp_path).notes
-    assert any("12288 bytes of 1 file were mapped into memory for reading" in n for n in notes)
+    assert any("12 KiB of 1 file were mapped into memory for reading" in n for n in notes)
     assert not any("for writing" in n for n in notes)
 
 
@@ -252,7 +250,7 @@ def test_a_load_of_what_was_in_memory_is_named_as_not_seen(
     writer.add("map", file=1, offset=0, length=3 * BLOCK_BYTES, flags=1, result=0)
     notes = completeness(writer, parts[1]).notes
     assert (
-        "12288 bytes of 1 file were mapped into memory for reading; "
+        "12 KiB of 1 file were mapped into memory for reading; "
         "what was read of them from memory was not seen"
     ) in notes
 

@@ -19,6 +19,7 @@ from iotrace.capture.fault_rings import HEAD_AT, PREFIX, RECORD_SAMPLE, SUFFIX, 
 from iotrace.capture.faults import LOST_AT, SAMPLE, parse, read_faults
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import sized
 from tests.tools.command import iotrace
 
 from .preload_job import capture
@@ -138,7 +139,7 @@ def test_a_load_from_the_page_cache_says_what_was_not_seen(disk: Disk) -> None:
     assert not trace.row_mask(op="fault").any()
     file_bytes = (disk.folder / "weights").stat().st_size
     assert (
-        f"{file_bytes} bytes of 1 file were mapped into memory for reading; "
+        f"{sized(file_bytes)} of 1 file were mapped into memory for reading; "
         "what was read of them from memory was not seen"
     ) in trace.metadata.completeness.problems()
 
@@ -159,13 +160,13 @@ def test_a_load_of_which_a_part_was_cached_says_how_much(
     assert trace.row_mask(op="fault").any()
     (problem,) = [p for p in trace.metadata.completeness.problems() if "mapped" in p]
     found = re.fullmatch(
-        r"about (\d+) of (\d+) bytes of 1 file were in memory already when they were mapped "
+        r"about ([\d.]+) MiB of (.*) of 1 file were in memory already when they were mapped "
         "into it for reading: such a load is partly warm",
         problem,
     )
     assert found, problem
-    assert int(found[2]) == file_bytes
-    assert abs(int(found[1]) / file_bytes - 0.75) < 0.03
+    assert found[2] == sized(file_bytes)
+    assert abs(float(found[1]) * (1 << 20) / file_bytes - 0.75) < 0.03
     rows = trace.where(trace.row_mask(layer="counter"))
     looks = [name == "mapped_cached_bytes" for name in rows.strings("name")]
     assert {path for path, is_look in zip(rows.strings("path"), looks, strict=True) if is_look} == {

@@ -110,7 +110,7 @@ def test_a_plugin_that_binds_past_us_is_reported(tmp_path: Path) -> None:
     captured = capture([sys.executable, "-c", job], logs)
     assert captured.done.returncode == 0, captured.done.stderr
     problems = collect(logs, []).metadata.completeness.problems()
-    assert [p for p in problems if "900000 bytes that were not seen" in p], problems
+    assert [p for p in problems if "879 KiB that were not seen" in p], problems
 
 
 @pytest.mark.parametrize("name", [b"new\nline", b"with space", b"\xff\xfe.bin", "é".encode()])

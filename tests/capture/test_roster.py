@@ -97,7 +97,7 @@ def test_a_child_that_calls_the_kernel_itself_is_noticed(job: Path, script: str)
     """Nothing else tells of it: it is dynamic, and has no log."""
     build(job, "raw", "raw_writer.c")
     (problem,) = completeness("sh", "-c", script).problems()
-    assert "(raw), or a program it ran, wrote 200000 bytes that were not seen" in problem
+    assert "(raw), or a program it ran, wrote 195 KiB that were not seen" in problem
 
 
 def test_what_a_child_that_cannot_be_watched_wrote_is_missed_in_its_parent(job: Path) -> None:
@@ -203,5 +203,5 @@ def test_a_little_that_is_written_without_the_library_is_noticed(job: Path, unse
     """libc's system() passes on the environment as the program left it."""
     code = f"import os; {unset}; os.system('/usr/bin/head -c 5000 /dev/zero > x')"
     (problem,) = completeness(sys.executable, "-S", "-c", code).problems()
-    assert "wrote 5000 bytes that were not seen" in problem
+    assert "wrote 4.88 KiB that were not seen" in problem
     assert (job / "x").stat().st_size == 5000

@@ -13,6 +13,7 @@ from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 # fio keeps lengths in 32 bits; one system call moves less than 2 GiB.
 LENGTH_MAX_BYTES = 1 << 30
@@ -35,13 +36,13 @@ class Action(NamedTuple):
 class Left:
     """What an export leaves out, counted."""
 
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     said: list[str] = field(default_factory=list)
 
-    def count(self, what: str, times: int = 1) -> None:
-        """Count something left out."""
+    def count(self, noun: str, times: int = 1, which: str = "") -> None:
+        """Count something left out; `which` is what follows the noun."""
         if times:
-            self.counts[what] += times
+            self.counts[noun, which] += times
 
     def say(self, sentence: str) -> None:
         """Note something that cannot be counted."""
@@ -49,7 +50,8 @@ class Left:
 
     def sentences(self) -> list[str]:
         """Return all of it, in words."""
-        return [f"{count:,} {what}" for what, count in self.counts.items()] + self.said
+        counted = ((plural(count, noun), which) for (noun, which), count in self.counts.items())
+        return [f"{count} {which}".rstrip() for count, which in counted] + self.said
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +94,8 @@ def actions(trace: Trace, left: Left) -> Actions:
     """
     layer = "request" if trace.row_mask(layer="request").any() else "replay"
     requests = trace.layer(layer)
-    left.count("tensor rows", int(trace.row_mask(layer="tensor").sum()))
-    left.count("spans", int(trace.row_mask(layer="span").sum()))
+    left.count("tensor row", int(trace.row_mask(layer="tensor").sum()))
+    left.count("span", int(trace.row_mask(layer="span").sum()))
     op, ops = requests.codes("op")
     flags, result = requests.ints("flags", null=0), requests.ints("result", null=0)
     data = requests.row_mask(op=DATA_OPS)
@@ -106,12 +108,13 @@ def actions(trace: Trace, left: Left) -> Actions:
     placeless = data & ~requests.valid("offset")
     nameless = (requests.codes("path")[0] < 0) & ~whole
     _count_ops(requests, (kind < 0) & ~failed, left)
-    left.count("requests that failed", int(failed.sum()))
-    left.count("reads and writes of no bytes", int((empty & ~failed).sum()))
-    left.count("syncs of a whole file system", int((whole & ~failed).sum()))
+    left.count("request", int(failed.sum()), "that failed")
+    left.count("request", int((empty & ~failed).sum()), "of no bytes")
+    left.count("sync", int((whole & ~failed).sum()), "of a whole file system")
     left.count(
-        "requests without a name or an offset",
+        "request",
         int(((placeless | nameless) & (kind >= 0) & ~failed & ~empty).sum()),
+        "without a name or an offset",
     )
     keep = (kind >= 0) & ~failed & ~empty & ~whole & ~placeless & ~nameless
     moved = np.where(data, result, requests.ints("length", null=0))
@@ -133,7 +136,7 @@ def actions(trace: Trace, left: Left) -> Actions:
 def _count_ops(requests: Trace, mask: Mask, left: Left) -> None:
     names = Counter(name for name in requests.where(mask).strings("op") if name)
     for name, count in sorted(names.items()):
-        left.count(f"{name} requests", count)
+        left.count(f"{name} request", count)
 
 
 def _last_names(requests: Trace) -> tuple[tuple[str, ...], IntArray]:

@@ -18,6 +18,7 @@ from iotrace.traces.formats.rows import Rows, check_time, noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 NAME = "blktrace"
 _SECTOR_BYTES = 512
@@ -108,8 +109,10 @@ class _Log:
         for key, issued in self._in_flight.items():
             self._add(key, issued, None, 0)
         notes = ["a block trace has devices and sectors, and no files"]
-        notes += [f"{self.unmatched} completions of requests begun before"] * bool(self.unmatched)
-        notes += [f"{lost} requests without a completion in the block trace"] * bool(lost)
+        notes += [f"{plural(self.unmatched, 'completion')} of requests begun before"] * bool(
+            self.unmatched
+        )
+        notes += [f"{plural(lost, 'request')} without a completion in the block trace"] * bool(lost)
         processes = tuple(Process(pid) for pid in self._processes)
         return self.rows.finish(Metadata(processes=processes, completeness=noted(*notes)))
 

@@ -19,6 +19,7 @@ from iotrace.traces.formats.rows import Rows, absolute, noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 NAME = "dftracer"
 _SUFFIXES = (".pfw", ".pfw.gz")
@@ -243,13 +244,13 @@ class _Log:
         lost = self._lost
         notes = [
             "DFTracer shows no descriptors: positions were followed for each process and file",
-            f"{lost['twice']} times a process opened a file that it had open: offsets may be wrong"
+            f"{plural(lost['twice'], 'time')} a process opened a file again: offsets may be wrong"
             if lost["twice"]
             else "",
-            f"{lost['positions']} reads and writes at positions that DFTracer does not tell"
+            f"{plural(lost['positions'], 'request')} at positions that DFTracer does not tell"
             if lost["positions"]
             else "",
-            f"{lost['unnamed']} calls on files whose name DFTracer does not tell"
+            f"{plural(lost['unnamed'], 'call')} on files whose name DFTracer does not tell"
             if lost["unnamed"]
             else "",
             "" if all(self._ended) else "a DFTracer file has no `end`: its process was cut short",

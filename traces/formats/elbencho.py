@@ -19,6 +19,7 @@ from iotrace.traces.formats.rows import Rows, absolute, check_time, noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 NAME = "elbencho"
 _KEYS = {"date", "worker_rank", "op_name", "entry_name", "is_finished"}
@@ -157,10 +158,11 @@ class _Log:
     def _notes(self, unfinished: int) -> Iterator[str]:
         yield "elbencho's log has times to the millisecond, and descriptors instead of files"
         if unfinished:
-            yield f"{unfinished} operations without an end in the log (asynchronous ones have none)"
+            what = "without an end in the log (asynchronous ones have none)"
+            yield f"{plural(unfinished, 'operation')} {what}"
         for name, count in sorted(self._lost.items()):
             if count:
-                yield f"{count} {name} operations left out"
+                yield f"{plural(count, f'{name} operation')} left out"
 
 
 def _ns(date: str) -> int:

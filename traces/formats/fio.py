@@ -134,7 +134,8 @@ def log(found: Actions, left: Left, named: Named | None = None) -> Iterator[str]
     for action in found:
         name, us = name_of(action.file), action.start_ns // _US_NS
         if len(name) > _NAME_MAX or any(char.isspace() for char in name):
-            left.count("requests on files whose name fio cannot read (a space, or over 255 bytes)")
+            what = "on files whose name fio cannot read (a space, or over 255 bytes)"
+            left.count("request", which=what)
             continue
         is_open = opened.get(action.file, 0) > 0
         if action.file not in added:

@@ -19,6 +19,7 @@ from iotrace.traces.phases import ends_ns
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.text import encode_path
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 from iotrace.traces.writer import replacing
 
 NAME = "perfetto"
@@ -42,7 +43,7 @@ def write(trace: Trace, target: Path) -> list[str]:
     unfinished = int((~trace.valid("end_ns") & trace.row_mask(layer=REQUEST_LAYERS)).sum())
     said = ["machines, mounts, completeness, addresses and shapes"]
     if unfinished:
-        said.append(f"{unfinished:,} requests without an end are instants")
+        said.append(f"{plural(unfinished, 'request')} without an end: drawn as instants")
     return said
 
 

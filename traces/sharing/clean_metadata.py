@@ -31,14 +31,16 @@ ACTIONS: Final = frozenset(
     ("capture", "recover", "import", "convert", "merge", "select", "share", "replay", "synth")
 )
 UNSAID: Final = "a note on what is missing was left out when the trace was shared"
+_SIZE: Final = r"[\d.]+(?: (?:bytes|B|[KMGTPE]iB))?"  # earlier ones in bytes, of two the unit once
 # What this package writes about gaps, where it has numbers alone.
 NOTES: Final = re.compile(
-    r"\d+ bytes of [\d,]+ files? were mapped into memory for (reading|writing); "
+    rf"{_SIZE} of [\d,]+ files? were mapped into memory for (reading|writing); "
     r"(which of them were used|what was read of them from memory) was not seen"
-    r"|about \d+ of \d+ bytes of [\d,]+ files? were in memory already when they were mapped "
+    rf"|about {_SIZE} of {_SIZE} of [\d,]+ files? were in memory already when they were mapped "
     r"into it for reading: such a load is partly warm"
-    r"|\d+ requests to an io_uring that is not understood are not in the trace"
-    r"|\d+ notes of hooks could not be read",
+    r"|[\d,]+ requests? to an io_uring "
+    r"(that is not understood are|that is not understood:) not in the trace"
+    r"|[\d,]+ notes? of hooks could not be read",
     re.ASCII,
 )
 _ROUND_BYTES = 1 << 30  # an exact memory or disk size tells one machine from another

@@ -141,8 +141,8 @@ def test_what_fio_cannot_do_is_counted(tmp_path: Path) -> None:
         result=np.array([10, 0, 10, -28, 3 << 30]),
     )
     told = "; ".join(fio.write(trace, tmp_path / "log"))
-    assert "1 rename requests" in told and "1 requests that failed" in told
-    assert "1 requests on files whose name" in told
+    assert "1 rename request;" in told and "1 request that failed" in told
+    assert "1 request on files whose name" in told
     lines = (tmp_path / "log").read_text().splitlines()
     assert [re.sub(r"^\d+ ", "", line) for line in lines[1:]] == [
         *("/d/z add", "/d/z open", "/d/z write 0 10", "/d/c add", "/d/c open"),

@@ -199,7 +199,7 @@ def test_elbencho_operations_are_paired(tmp_path: Path) -> None:
     assert trace.strings("api")[3] == "libaio"
     assert trace.metadata.epoch_realtime_ns == 1796020227_001000000
     problems = " ".join(trace.metadata.completeness.problems())
-    assert "1 HeadBucket operations" in problems and "1 operations without an end" in problems
+    assert "1 HeadBucket operation left" in problems and "1 operation without an end" in problems
 
 
 def test_blkparse_requests_begin_at_the_driver_and_end_there(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def owner_metadata() -> Metadata:
                 f"no tensors from hooktrouble: cannot import {FOLDER}",
                 "10 bytes of 1 file were mapped into memory for reading; which of them were used "
                 "was not seen",
-                "10 bytes of 1 file were mapped into memory for reading; what was read of them "
+                "9.77 KiB of 1 file were mapped into memory for reading; what was read of them "
                 "from memory was not seen",
             ),
             extra={"processes_left_out": 3, "why": "s3cr3t"},
