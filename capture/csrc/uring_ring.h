@@ -21,7 +21,6 @@
 struct pending {
 	uint64_t user_data;
 	const struct record *record; /* NULL: matched with its completion, but not recorded */
-	const struct record *second; /* splice: the write */
 	struct open_file *file;      /* OPENS: the new one; AT_POSITION, APPENDS: the one moved */
 	int64_t expected;            /* result if all goes well; -1: any */
 	int32_t fd;

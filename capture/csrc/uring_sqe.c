@@ -63,6 +63,19 @@ static void will_be_asked(struct uring_file file)
 		descriptors_shared(false);
 }
 
+/* A read or write of `file` at this offset: does it move the position? */
+static void at_position(struct uring_file file, uint64_t offset, struct pending *pending)
+{
+	if (offset == AT_POSITION && file.kind == FILE_RECORDED) {
+		pending->kind = PENDING_AT_POSITION;
+		uring_file_find(&file);
+		if (!file.file)
+			will_be_asked(file);
+	}
+	pending->file = file.file;
+	pending->fd = file.fd;
+}
+
 /* --- data -------------------------------------------------------------- */
 
 static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op op,
@@ -86,18 +99,32 @@ static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op
 		ring->chain_appends_to = file.number;
 		if (sqe->offset == AT_POSITION)
 			will_be_asked(file); /* the position moves to the end, too */
-	} else if (sqe->offset == AT_POSITION && file.kind == FILE_RECORDED) {
-		pending->kind = PENDING_AT_POSITION;
-		uring_file_find(&file);
-		if (!file.file)
-			will_be_asked(file);
+		pending->file = file.file;
+		pending->fd = file.fd;
+	} else {
+		at_position(file, sqe->offset, pending);
 	}
-	pending->file = file.file;
-	pending->fd = file.fd;
 	pending->expected = record.length;
 	if (sqe->flags & URING_SQE_BUFFER_SELECT && !record.length)
 		pending->expected = -1; /* as long as the buffer that the kernel will choose */
 	pending->record = append(file, &record);
+}
+
+/* Is no other in flight that moves the position of this one's file? */
+static bool is_last_mover(const struct ring *ring, const struct pending *pending)
+{
+	if (ring->in_flight == 1)
+		return true;
+	if (!open_file_is_queried(pending->file, pending->fd))
+		return false; /* it is followed: that need not be compared each time */
+	for (uint32_t i = 0; i < ring->pending_used; i++) {
+		const struct pending *other = &ring->pending[i];
+
+		if (other != pending && other->file == pending->file &&
+		    (other->kind == PENDING_AT_POSITION || other->kind == PENDING_APPENDS))
+			return false;
+	}
+	return true;
 }
 
 static void place_moved(struct ring *ring, const struct pending *pending, struct record *record,
@@ -112,7 +139,7 @@ static void place_moved(struct ring *ring, const struct pending *pending, struct
 		file->queried = 1;
 		return;
 	}
-	if (ring->in_flight == 1)
+	if (is_last_mover(ring, pending))
 		end = raw_position(pending->fd);
 	if (!open_file_is_queried(file, pending->fd)) {
 		record->offset = atomic_fetch_add(&file->position, result);
@@ -129,13 +156,7 @@ static void place_moved(struct ring *ring, const struct pending *pending, struct
 
 /* --- between two files ------------------------------------------------- */
 
-static void decode_half(struct uring_file file, uint64_t offset, struct record *record)
-{
-	set_offset(record, offset);
-	if (offset == AT_POSITION)
-		will_be_asked(file);
-}
-
+/* One end is a pipe: no more than one is recorded. */
 static void decode_splice(struct ring *ring, const struct sqe *sqe, uint64_t start_ns,
 			  struct pending *pending)
 {
@@ -145,11 +166,16 @@ static void decode_splice(struct ring *ring, const struct sqe *sqe, uint64_t sta
 	struct uring_file to = file_of(ring, sqe);
 
 	reads.length = writes.length = sqe->length;
-	decode_half(from, sqe->address, &reads);
-	decode_half(to, sqe->offset, &writes);
+	set_offset(&reads, sqe->address);
+	set_offset(&writes, sqe->offset);
 	pending->expected = sqe->length;
 	pending->record = append(from, &reads);
-	pending->second = append(to, &writes);
+	if (from.kind == FILE_RECORDED) {
+		at_position(from, sqe->address, pending);
+	} else {
+		pending->record = append(to, &writes);
+		at_position(to, sqe->offset, pending);
+	}
 }
 
 /* --- sizes and durability ---------------------------------------------- */
@@ -262,5 +288,4 @@ void sqe_complete(struct ring *ring, struct pending *pending, int64_t result, ui
 			record->offset_source = OFFSET_LINKED_END;
 	}
 	log_finish(pending->record, ring->generation, result, end_ns);
-	log_finish(pending->second, ring->generation, result, end_ns);
 }

@@ -61,6 +61,18 @@ def test_appends_of_two_chains_at_once_are_a_doubt(program: Path, tmp_path: Path
     assert problem.startswith("8 writes to the end of a file")
 
 
+def test_a_shared_position_is_asked_for_beside_other_requests(
+    program: Path, tmp_path: Path
+) -> None:
+    """What is in flight on another file does not move it; a splice does, as a write."""
+    trace, _ = run(program, tmp_path, "splices")
+    assert rows(trace, "offset", "result", "offset_source", op="write")[1:] == [
+        (50, 30, "queried"),
+        (80, 200, "queried"),
+    ]
+    assert trace.metadata.completeness.problems() == []
+
+
 def test_a_registered_file_is_asked_for_its_position_by_its_descriptor(
     program: Path, tmp_path: Path
 ) -> None:

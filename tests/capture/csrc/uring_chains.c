@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #endif
 #include <string.h>
+#include <sys/wait.h>
 
 #include "uring_expected.h"
 
@@ -142,6 +143,40 @@ static void appends(struct io_uring *ring, int chains, unsigned int flags)
 	CHECK(lseek(fd, 0, SEEK_END) == offset && close(fd) == 0);
 }
 
+/* Through a pipe, at the position of a file that a child shares; a read of another is in flight. */
+static void splices(struct io_uring *ring)
+{
+	int fd = made("shared"), pipes[2], idle[2];
+	struct io_uring_cqe *cqe;
+	struct io_uring_sqe *sqe;
+	pid_t child;
+
+	CHECK(write(fd, data, 50) == 50 && pipe(pipes) == 0 && pipe(idle) == 0);
+	child = fork();
+	if (!child)
+		_exit(0);
+	CHECK(waitpid(child, NULL, 0) == child && write(pipes[1], data, 200) == 200);
+	sqe = next(ring);
+	io_uring_prep_read(sqe, idle[0], back, 1, 0); /* nothing will come */
+	io_uring_sqe_set_data64(sqe, 1000);
+	CHECK(io_uring_submit(ring) == 1);
+	for (int i = 0; i < 2; i++) {
+		sqe = next(ring);
+		if (i)
+			io_uring_prep_splice(sqe, pipes[0], -1, fd, -1, 200, 0);
+		else
+			io_uring_prep_write(sqe, fd, data, 30, AT_POSITION);
+		expect(sqe, "write", "shared", i ? 80 : 50, i ? 200 : 30);
+		CHECK(io_uring_submit_and_wait(ring, 1) == 1);
+		CHECK(io_uring_peek_cqe(ring, &cqe) == 0 && cqe->user_data == (__u64)i);
+		expected[i].result = cqe->res;
+		io_uring_cqe_seen(ring, cqe);
+	}
+	CHECK(lseek(fd, 0, SEEK_CUR) == 280 && close(fd) == 0 && write(idle[1], "x", 1) == 1);
+	CHECK(io_uring_wait_cqe(ring, &cqe) == 0);
+	io_uring_cqe_seen(ring, cqe);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc >= 3 ? argv[2] : "";
@@ -162,6 +197,8 @@ int main(int argc, char **argv)
 		appends(&ring, 1, SILENT_LINK);
 	else if (!strcmp(name, "two chains"))
 		appends(&ring, 2, IOSQE_IO_LINK);
+	else if (!strcmp(name, "splices"))
+		splices(&ring);
 	else if (!strcmp(name, "slot"))
 		slots(&ring, false);
 	else if (!strcmp(name, "closed slot"))
