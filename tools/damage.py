@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from iotrace.tools.render import Terminal, format_bytes, format_count, print_facts, print_problems
+from iotrace.tools.render import (
+    NONE,
+    Column,
+    Terminal,
+    format_bytes,
+    format_count,
+    print_facts,
+    print_problems,
+    print_table,
+)
 from iotrace.traces.formats.damage import Damage
 from iotrace.traces.words import plural
 
@@ -26,13 +35,47 @@ def is_whole(damage: Damage) -> bool:
 def print_damage(terminal: Terminal, damage: Damage) -> None:
     """Print what is lost, and what can still be read."""
     print_facts(terminal, _lines(damage))
-    lost = damage.lost
+    lost = [f"{one.name}, {format_bytes(one.length)}: {one.lost}" for one in damage.lost]
+    _print_lost(terminal, lost)
+
+
+def print_damages(terminal: Terminal, damages: Sequence[Damage]) -> None:
+    """Print a line by checkpoint of a folder, then what is lost of any."""
+    columns = (
+        Column("checkpoint", shrink=True),
+        Column("engine"),
+        Column("size", right=True),
+        Column("tensors whole", right=True),
+        Column("index"),
+    )
+    rows = [
+        (
+            one.path,
+            one.engine,
+            format_bytes(one.size_bytes),
+            f"{format_count(len(one.parts) - len(one.lost))} of {format_count(len(one.parts))}"
+            if one.parts or not one.index
+            else NONE,
+            "NOT WHOLE" if one.index else "whole",
+        )
+        for one in damages
+    ]
+    print_table(terminal, columns, rows)
+    wrong = [f"{one.path}: {one.index}" for one in damages if one.index]
+    wrong += [
+        f"{one.path}: {part.name}, {format_bytes(part.length)}: {part.lost}"
+        for one in damages
+        for part in one.lost
+    ]
+    _print_lost(terminal, wrong)
+
+
+def _print_lost(terminal: Terminal, lost: Sequence[str]) -> None:
     if lost:
+        more = len(lost) - _SHOWN
+        rest = [f"and {format_count(more)} more; --json lists all"] if more > 0 else []
         terminal.print()
-        shown = [f"{one.name}, {format_bytes(one.length)}: {one.lost}" for one in lost[:_SHOWN]]
-        more = len(lost) - len(shown)
-        shown += [f"and {format_count(more)} more; --json lists all"] if more else []
-        print_problems(terminal, "What is lost", shown)
+        print_problems(terminal, "What is lost", [*lost[:_SHOWN], *rest])
 
 
 def _lines(damage: Damage) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """The command as a whole: help, version, typos, broken pipes, colours."""
 
 import contextlib
+import json
 import os
 import pty
 import re
@@ -211,3 +212,24 @@ def test_a_checkpoint_is_checked_by_itself(tmp_path: Path) -> None:
     ]
     for asked in (("--for", "nfs"), ("--digest",), ("--shared",), ("--strict",)):
         assert_one_line_error(iotrace("check", empty, *asked), 2, asked[0], "is a checkpoint")
+
+
+def test_a_folder_of_checkpoints_is_checked_file_by_file(tmp_path: Path) -> None:
+    """By a relative path, with what is lost named; a folder of traces is still a trace."""
+    entry = '{"w": {"dtype": "U8", "shape": [64], "data_offsets": [0, 64]}}'
+    whole = len(entry).to_bytes(8, "little") + entry.encode() + bytes(64)
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "a.safetensors").write_bytes(whole)
+    done = iotrace("check", "shards", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    row = ["shards/a.safetensors", "safetensors", f"{len(whole)}", "B", "1", "of", "1", "whole"]
+    assert done.stdout.splitlines()[1].split() == row
+    (tmp_path / "shards" / "b.safetensors").write_bytes(whole[:-4])
+    done = iotrace("check", "shards", cwd=tmp_path)
+    assert done.returncode == 1
+    assert_fits(done.stdout)
+    assert "shards/b.safetensors: w, 64 B: cut: 60 of 64 bytes are there" in done.stdout
+    told = json.loads(iotrace("check", "shards", "--json", "-", cwd=tmp_path).stdout)
+    assert [one["whole"] for one in told["checkpoints"]] == [True, False] and not told["whole"]
+    (tmp_path / "shards" / "t.parquet").touch()
+    assert "checkpoint" not in iotrace("check", "shards", cwd=tmp_path).stdout

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
-from iotrace.tools.damage import is_whole, print_damage
+from iotrace.tools.damage import is_whole, print_damage, print_damages
 from iotrace.tools.damage import to_json as damage_json
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.render import Terminal, format_count, print_facts, print_problems
@@ -17,11 +17,11 @@ from iotrace.tools.verdict.headline import file_name
 from iotrace.traces.check import check_trace
 from iotrace.traces.digest import workload_digest
 from iotrace.traces.errors import IotraceError
-from iotrace.traces.formats.damage import Damage, examine
+from iotrace.traces.formats.damage import Damage, examine, examine_files
 from iotrace.traces.portability import FILE_SYSTEMS, Fit, fit
 from iotrace.traces.reader import read_trace
 from iotrace.traces.sharing.leftovers import find_leftovers, hidden_words, kept_names
-from iotrace.traces.stores import is_remote, local_path
+from iotrace.traces.stores import SUFFIX, is_remote, local_path
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
@@ -68,7 +68,8 @@ def check(
     """Say whether a trace is well-formed and complete, and prove more on request.
 
     Of a checkpoint (torch.save, safetensors, DCP, TorchSnapshot, DataStates-LLM) say which tensors
-    can be read, and which are lost: of a torn file too, which its engine does not load.
+    can be read, and which are lost: of a torn file too, which its engine does not load. Of a
+    folder of such files, file by file.
 
     --shared looks at the form of each text, with --original for texts of the original in every byte
     too: those of its paths, command, hosts and mounts. Not for texts of under 4 letters, public
@@ -94,8 +95,8 @@ def check(
     if unknown:
         raise IotraceError(f"--for knows {', '.join(FILE_SYSTEMS)}; not {unknown[0]}")
     check_json(json_to, force=force)
-    damage = _checkpoint(trace)
-    if damage is not None:
+    damages = _checkpoints(trace)
+    if damages:
         for given, option in (
             (digest, "--digest"),
             (shared, "--shared"),
@@ -104,11 +105,15 @@ def check(
         ):
             if given:
                 raise IotraceError(f"{option} is of traces, {trace} is a checkpoint; leave it out")
+        whole, alone = all(map(is_whole, damages)), damages[0].path == str(local_path(trace))
         if json_to is not None:
-            write_json(damage_json(damage), json_to)
-        if json_to != STDOUT:
-            print_damage(Terminal(), damage)
-        return 0 if is_whole(damage) else 1
+            listed = [damage_json(one) for one in damages]
+            write_json(listed[0] if alone else {"whole": whole, "checkpoints": listed}, json_to)
+        if json_to != STDOUT and alone:
+            print_damage(Terminal(), damages[0])
+        elif json_to != STDOUT:
+            print_damages(Terminal(), damages)
+        return 0 if whole else 1
     rows = read_trace(trace)
     found: dict[str, Any] = {
         "trace": trace,
@@ -136,14 +141,19 @@ def check(
     return 1 if failed or (strict and found["missing"]) else 0
 
 
-def _checkpoint(location: str) -> Damage | None:
-    """Return the state of a checkpoint; `None` of what is no checkpoint."""
+def _checkpoints(location: str) -> tuple[Damage, ...]:
+    """Return the state of a checkpoint, or of those in a folder; empty of what is none."""
     if is_remote(location):
-        return None
+        return ()
+    path = local_path(location)
     try:
-        return examine(local_path(location))
+        found = examine(path)
+        if found is not None:
+            return (found,)
+        traces = path.is_dir() and any(path.glob(f"[!._]*{SUFFIX}"))
+        return examine_files(path) if path.is_dir() and not traces else ()
     except OSError:
-        return None  # the reader of traces says why
+        return ()  # the reader of traces says why
 
 
 def _search(trace: str, rows: Trace, original: str | None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def looks_like(source: Source) -> bool:
     """Return whether a file is a checkpoint, or a folder holds some."""
     if not source.is_folder:
         return _kind(source.path) != ""
-    parts = (part for _, part in zip(range(_FILES_LOOKED_AT), _parts(source.path), strict=False))
+    parts = (part for _, part in zip(range(_FILES_LOOKED_AT), parts_of(source.path), strict=False))
     return any(part.is_folder or _kind(part.path) for part in parts)
 
 
@@ -43,7 +43,7 @@ def read(path: Path) -> Trace:
         TraceFormatError: it holds no tensors, or an index is broken.
     """
     found = _Found()
-    for part in _parts(path) if path.is_dir() else [_Part(path, False)]:
+    for part in parts_of(path) if path.is_dir() else [_Part(path, False)]:
         try:
             found.add(part)
         except _WRONG as error:
@@ -61,7 +61,7 @@ class _Part:
     is_folder: bool
 
 
-def _parts(folder: Path) -> Iterator[_Part]:
+def parts_of(folder: Path) -> Iterator[_Part]:
     """Yield what a folder holds, in name order; a checkpoint of many files is one part."""
     for top, folders, files in os.walk(folder):
         folders.sort()

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.formats import dcp_folder, header_file, snapshot_folder, torch_scan
+from iotrace.traces.formats.checkpoint import parts_of
 from iotrace.traces.formats.piece import Piece
 from iotrace.traces.formats.torch_file import ZIP_MAGIC
 
 _DCP_SUFFIX = ".distcp"
+_HEADED_SUFFIX = ".safetensors"
+_SHARDS_SUFFIX = ".safetensors.index.json"
 _SLACK_BYTES = 64 << 20  # the last storage of a file that was cut
 _PAGE_BYTES = 4096  # what a crash leaves unwritten reads as pages of zeros
 _CHUNK_BYTES = 1 << 20  # of pages
@@ -76,6 +80,43 @@ def examine(path: Path) -> Damage | None:
         return _archive(path)
     # What the header's length goes beyond may have been cut off.
     return _headed(path) if header_file.looks_like(head, sys.maxsize) else None
+
+
+def examine_files(folder: Path) -> tuple[Damage, ...]:
+    """Return the state of each checkpoint below a folder that is none itself, in order of name.
+
+    Of safetensors, files that are empty or that an index beside them names and that are gone too.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    paths = (part.path for part in parts_of(folder))
+    # A shard of DCP without its index is a part of a folder that has lost it.
+    named = (path.parent if path.suffix == _DCP_SUFFIX else path for path in paths)
+    found: list[Damage] = []
+    for path in dict.fromkeys(named):
+        damage = examine(path)
+        if damage is None and path.name.endswith(_HEADED_SUFFIX):
+            size = path.stat().st_size
+            damage = Damage(str(path), "safetensors", size, "cut or broken", "extents", ())
+        if damage is not None:
+            found.append(damage)
+        if path.name.endswith(_SHARDS_SUFFIX):
+            found += _gone(path)
+    return tuple(found)
+
+
+def _gone(index: Path) -> Iterator[Damage]:
+    """Yield the files that an index of safetensors files names and that are not there."""
+    try:
+        names = set(parse_foreign_json(index.read_bytes())["weight_map"].values())
+    except (*_BROKEN, KeyError, TypeError, AttributeError):
+        yield Damage(str(index), "safetensors", index.stat().st_size, "broken", "extents", ())
+        return
+    for name in sorted(str(name) for name in names):
+        file = index.parent / name
+        if not file.is_file():
+            yield Damage(str(file), "safetensors", 0, "the file is missing", "extents", ())
 
 
 def _archive(path: Path) -> Damage | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import zipfile
@@ -15,7 +16,7 @@ from safetensors.torch import save_file
 from torchsnapshot import Snapshot, StateDict
 
 from iotrace.traces.formats import checkpoint
-from iotrace.traces.formats.damage import Damage, examine
+from iotrace.traces.formats.damage import Damage, examine, examine_files
 
 STATE = {f"layer.{i}": torch.arange(20_000 + i, dtype=torch.float32) for i in range(6)}
 
@@ -228,6 +229,41 @@ def test_folders_lose_what_their_files_lack(saved: Path, tmp_path: Path, name: s
         if name == "dcp"
         else None
     )
+
+
+def test_a_folder_of_files_is_examined_file_by_file(saved: Path, tmp_path: Path) -> None:
+    """Whole ones, one that is cut, one without a byte, and a shard that the index names alone."""
+    kinds = ("dcp", "model.pt", "model.safetensors", "snapshot")
+    whole = examine_files(saved)
+    assert {Path(one.path).name for one in whole} == set(kinds)
+    assert not any(one.index or one.lost for one in whole)
+    assert [len(one.parts) for one in whole] == [len(STATE)] * len(kinds)
+    shard = (saved / "model.safetensors").read_bytes()
+    (tmp_path / "a.safetensors").write_bytes(shard)
+    (tmp_path / "b.safetensors").write_bytes(shard[:-10])
+    (tmp_path / "c.safetensors").touch()
+    names = {"x": "a.safetensors", "y": "d.safetensors"}
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": names}))
+    (tmp_path / "config.json").write_text("{}")
+    found = {Path(one.path).name[0]: one for one in examine_files(tmp_path)}
+    assert {name: one.index for name, one in found.items()} == {
+        "a": "", "b": "", "c": "cut or broken", "d": "the file is missing",
+    }  # fmt: skip
+    assert {name: [part.name for part in one.lost] for name, one in found.items()} == {
+        "a": [], "b": ["layer.5"], "c": [], "d": [],
+    }  # fmt: skip
+    index.write_text("{}")
+    assert [one.index for one in examine_files(tmp_path) if one.path == str(index)] == ["broken"]
+
+
+def test_a_folder_of_dcp_below_that_lost_its_index_is_told(saved: Path, tmp_path: Path) -> None:
+    """Its shards are no archives of their own."""
+    shutil.copytree(saved / "dcp", tmp_path / "dcp")
+    (tmp_path / "dcp" / ".metadata").unlink()
+    (found,) = examine_files(tmp_path)
+    assert (found.path, found.engine) == (str(tmp_path / "dcp"), "dcp")
+    assert ".metadata is missing" in found.index
 
 
 def test_what_is_no_checkpoint_is_none(tmp_path: Path) -> None:
