@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.capture.accounts import Account
+from iotrace.capture.blocks import NULLS
 from iotrace.capture.extents import Extents, data_bytes
 from iotrace.capture.files import FileTable
 from iotrace.capture.overlaps import clusters_of
@@ -100,11 +101,14 @@ def unknown_places(requests: Requests) -> Iterator[str]:
     rows = placeless(requests, "read", "write")
     if not len(rows):
         return
-    moving = requests.succeeded("read", "write")
+    moving = requests.rows("read", "write")  # those that failed, too: that was known only later
     is_named = block["offset_source"][moving] == requests.words.offset_source.find("argument")
     moving = moving[~is_named & np.isin(block["file"][moving], block["file"][rows])]
-    moving, clusters = clusters_of(block, moving, "file")
+    is_ended = block["end_ns"][moving] != NULLS["end_ns"]
+    unended = block["file"][moving[~is_ended]]
+    moving, clusters = clusters_of(block, moving[is_ended], "file")
     is_alone = np.isin(rows, moving[(np.bincount(clusters) == 1)[clusters]])
+    is_alone &= ~np.isin(block["file"][rows], unended)
     for count, reason in (
         (int(np.count_nonzero(~is_alone)), OTHERS_MOVED),
         (int(np.count_nonzero(is_alone)), NOBODY_TO_ASK),

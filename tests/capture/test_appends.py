@@ -165,3 +165,18 @@ def test_appends_while_the_file_is_cut_are_a_doubt(tmp_path: Path) -> None:
     assert [offset for (offset,) in rows(trace, "offset", op="write")] == [10, 5]
     (problem,) = trace.metadata.completeness.problems()
     assert problem.startswith("2 writes to the end")
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_one_that_failed_or_never_ended_may_have_moved_the_position(
+    tmp_path: Path, is_ended: bool
+) -> None:
+    """What it did was known only after the other had ended: that one has no place."""
+    writer = RawLogWriter()
+    writer.open(1, "/data/file", flags=WRITE_NEW)
+    ring = {"file": 1, "length": 500, "api": "io_uring", "start_ns": 10**9}
+    writer.add("write", result=500, end_ns=10**9 + 50, **ring)
+    writer.add("write", result=-5, end_ns=10**9 + 20 if is_ended else 0, **ring)
+    writer.end()
+    problems = collected(tmp_path, writer).metadata.completeness.problems()
+    assert any(one.startswith("1 request without an offset: others") for one in problems)
