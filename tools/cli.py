@@ -32,6 +32,7 @@ from iotrace.tools.commands.show import show
 from iotrace.tools.commands.sweep import sweep
 from iotrace.tools.commands.synth import synth
 from iotrace.tools.commands.why import why
+from iotrace.tools.say import say
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.version import tool_version
 
@@ -171,7 +172,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 def _fail(message: str, status: int) -> int:
     if message:
         line = " ".join(message.split())
-        print(f"{PROGRAM}: error: {line}", file=sys.stderr)
+        say(f"error: {line}")
     return status
 
 

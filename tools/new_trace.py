@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from iotrace.tools.next_command import say_next
 from iotrace.tools.render import format_bytes, format_rate, printable
+from iotrace.tools.say import say
 from iotrace.traces.file_summaries import FileSummaries
 from iotrace.traces.removals import removed_paths
 from iotrace.traces.stores import as_uri
@@ -47,7 +47,7 @@ def describe_trace(trace: Trace, output: Path, if_empty: str = WIDER) -> None:
             )
         ]
         seen = f"{', '.join(parts)} on {_files(summary.files, trace)}"
-    print(f"iotrace: {seen}; {_completeness(summary.problems)}", file=sys.stderr)
+    say(f"{seen}; {_completeness(summary.problems)}")
     say_next("show", as_uri(output))
 
 

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import subprocess
+import sys
 from enum import StrEnum
 from pathlib import Path
 
@@ -146,7 +147,7 @@ def test_no_colour_goes_into_a_pipe(tmp_path: Path) -> None:
     assert_fits(iotrace("doctor", "--root", tmp_path).stdout)
 
 
-def on_terminal(*arguments: object, **environment: str) -> str:
+def on_terminal(*arguments: object, status: int = 0, **environment: str) -> str:
     """What the command prints on a terminal."""
     ours, theirs = pty.openpty()
     command = [str(IOTRACE), *map(str, arguments)]
@@ -158,7 +159,7 @@ def on_terminal(*arguments: object, **environment: str) -> str:
             while part := os.read(ours, 65536):
                 shown += part
     os.close(ours)
-    assert child.returncode == 0
+    assert child.returncode == status
     return shown.decode()
 
 
@@ -168,6 +169,28 @@ def test_a_terminal_gets_colours_unless_no_color_is_set(make_trace: Make) -> Non
     red = re.compile(r"\x1b\[[\d;]*31m")
     assert red.search(on_terminal("show", trace))
     assert not red.search(on_terminal("show", trace, NO_COLOR="1"))
+
+
+def test_sentences_are_folded_on_a_terminal_and_whole_in_a_pipe(tmp_path: Path) -> None:
+    """Errors, what an export leaves out, gaps of a capture; but no command to copy."""
+    job = "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0] = 1"
+    (tmp_path / "stored").write_bytes(bytes(1 << 20))
+    output = ("-o", tmp_path / "t.parquet", "--force")
+    capture = ("capture", *output, "--", sys.executable, "-c", job, tmp_path / "stored")
+    for given, status, said in (
+        (("show", "corpus:none"), 2, "error: the corpus has no trace 'none'"),
+        (("check", tmp_path / "empty"), 2, "has no *.parquet files"),
+        (("convert", "corpus:dcp", tmp_path / "a.fio", "--force"), 0, "not said by fio: folders"),
+        (capture, 0, "INCOMPLETE: "),
+    ):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        shown = on_terminal(*given, status=status, COLUMNS=str(COLUMNS)).replace("\r\n", "\n")
+        for line in shown.splitlines():
+            words = line.split()
+            assert len(line) <= COLUMNS or len(words) == 1 or "next:" in words, line
+        piped = iotrace(*given).stderr
+        assert said in piped and said in " ".join(shown.split())
+        assert any(len(line) > COLUMNS for line in piped.splitlines())
 
 
 def test_progress_is_drawn_on_a_terminal_and_wiped(small_trace: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -17,6 +16,7 @@ from iotrace.tools.output import check_output
 from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.scope import JobScopePanel
 from iotrace.tools.render import printable
+from iotrace.tools.say import say
 from iotrace.traces.errors import CaptureError, OutputExistsError
 from iotrace.traces.location import recover_command
 from iotrace.traces.stores import StoreError, is_remote
@@ -110,7 +110,7 @@ def capture(
         session.remove_raw_dir(captured.raw_dir)
     if not quiet:
         for note in captured.notes:
-            print(f"iotrace: note: {printable(note)}", file=sys.stderr)
+            say(f"note: {printable(note)}")
         describe_trace(
             captured.trace, output, _narrowed_by(scope.include) if scope.include else WIDER
         )

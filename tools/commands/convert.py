@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from iotrace.tools.next_command import say_next
 from iotrace.tools.output import check_output, save_trace, save_with
 from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.scope import ScopePanel
+from iotrace.tools.say import say
 from iotrace.traces.errors import IotraceError, TraceFormatError
 from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.table import (
@@ -100,7 +100,7 @@ def convert(
     unsaid = save_with(partial(export_trace, trace, export), target, force=force)
     if not quiet:
         for sentence in unsaid:
-            print(f"iotrace: not said by {export.name}: {sentence}", file=sys.stderr)
+            say(f"not said by {export.name}: {sentence}")
 
 
 def _export_format(target: Path, name: str | None) -> Format | None:
@@ -133,7 +133,7 @@ def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) 
         detail = f"{plural(left_out, 'row')} on files out of scope left out"
         trace = _with_detail(trace, detail)
         if not quiet:
-            print(f"iotrace: {detail}; --all keeps those of the system", file=sys.stderr)
+            say(f"{detail}; --all keeps those of the system")
     if not len(trace):
         raise TraceFormatError(
             f"{path} was read as {format.what} and holds nothing to keep; "
@@ -141,7 +141,7 @@ def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) 
         )
     if not quiet:
         for problem in trace.metadata.completeness.problems():
-            print(f"iotrace: {problem}", file=sys.stderr)
+            say(problem)
     return trace
 
 
@@ -159,7 +159,7 @@ def _describe(trace: Trace, target: Path) -> None:
     found += [plural(summary.tensors, "tensor row")] if summary.tensors else []
     # As `show` and `capture` count: what was opened, and not each name that was looked for.
     files = len(summary.files) if summary.requests else _named(trace)
-    print(f"iotrace: {', '.join(found) or 'nothing'} on {plural(files, 'file')}", file=sys.stderr)
+    say(f"{', '.join(found) or 'nothing'} on {plural(files, 'file')}")
     say_next("show", as_uri(target))
 
 

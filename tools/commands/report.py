@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from iotrace.tools.figures.pdf import as_pdf
 from iotrace.tools.output import check_output, save_bytes, save_text
 from iotrace.tools.report import sweep_page, trace_page
 from iotrace.tools.report_page import Page
+from iotrace.tools.say import say
 from iotrace.tools.sweep_file import is_sweep, read_sweep
 from iotrace.traces.errors import IotraceError, PlanError
 from iotrace.traces.reader import read_trace
@@ -64,7 +64,7 @@ def report(
         _write_figures(page, figures, pdf=pdf, force=force)
     save_text(page.html(), output)
     drawn = plural(len(page.figures), "figure")
-    print(f"iotrace: {drawn} in {as_uri(output)}", file=sys.stderr)
+    say(f"{drawn} in {as_uri(output)}")
 
 
 def _page(source: str, root: Path) -> Page:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +21,7 @@ from iotrace.tools.output import (
     write_json,
 )
 from iotrace.tools.panels.panel import with_panels
+from iotrace.tools.say import say
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.reader import read_trace
 from iotrace.traces.selection import Selection
@@ -148,8 +148,8 @@ def share(
 def _say(card: Card, output: Path, card_path: Path, original: str, left_out: int) -> None:
     parts = [plural(card.requests, "request"), plural(card.tensors, "tensor row")]
     part = f"; {plural(left_out, 'row')} left out" if left_out else ""
-    print(f"iotrace: {', '.join(parts)}, no leftovers found{part}", file=sys.stderr)
+    say(f"{', '.join(parts)}, no leftovers found{part}")
     if card.tensors and card.tensor_names == "kept":
-        print("iotrace: tensor names are kept; --tensor-names key hides them too", file=sys.stderr)
-    print(f"iotrace: card: {as_uri(card_path)}; digest {card.digest}", file=sys.stderr)
+        say("tensor names are kept; --tensor-names key hides them too")
+    say(f"card: {as_uri(card_path)}; digest {card.digest}")
     say_next("check", as_uri(output), "--shared", "--original", original)

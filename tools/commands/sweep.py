@@ -6,7 +6,6 @@ import hashlib
 import os
 import shlex
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,6 +37,7 @@ from iotrace.tools.output import STDOUT, check_json, check_output, write_json
 from iotrace.tools.panels.shape import OpName
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal, format_bytes
+from iotrace.tools.say import say
 from iotrace.tools.shape import Shape, transforms
 from iotrace.tools.sweep_file import read_sweep
 from iotrace.tools.sweep_table import NAMES, print_sweep, to_json
@@ -262,16 +262,14 @@ def _foretell(
         seconds += one * least_runs(task)
         name = NAMES[task.op]
         parts.append(f"{plural(len(task.settings), 'setting')} of {name} ({format_bytes(moved)})")
-    print(
-        f"iotrace: {' and '.join(parts)}; up to {format_bytes(needed_bytes)} in {root} "
-        f"({format_bytes(free_bytes)} free), {format_duration(budget)}",
-        file=sys.stderr,
+    say(
+        f"{' and '.join(parts)}; up to {format_bytes(needed_bytes)} in {root} "
+        f"({format_bytes(free_bytes)} free), {format_duration(budget)}"
     )
     if seconds > budget:
-        print(
-            f"iotrace: the budget is short: trying the main settings once takes about "
-            f"{format_duration(seconds)} here; the rest is left out",
-            file=sys.stderr,
+        say(
+            f"the budget is short: trying the main settings once takes about "
+            f"{format_duration(seconds)} here; the rest is left out"
         )
 
 

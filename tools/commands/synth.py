@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
 from iotrace.tools.next_command import say_next
 from iotrace.tools.output import check_output, save_trace
 from iotrace.tools.render import format_bytes
+from iotrace.tools.say import say
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.stores import as_uri
 from iotrace.traces.summary import summarize
@@ -60,9 +60,8 @@ def synth(
     if not quiet:
         summary = summarize(trace)
         saved = format_bytes(summary.bytes_written)
-        print(
-            f"iotrace: synthetic: {saved} written by {plural(ranks, 'rank')} to "
-            f"{plural(len(summary.files), 'file')}, no times",
-            file=sys.stderr,
+        say(
+            f"synthetic: {saved} written by {plural(ranks, 'rank')} to "
+            f"{plural(len(summary.files), 'file')}, no times"
         )
         say_next("show", as_uri(output))

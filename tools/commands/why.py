@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from iotrace.tools.next_command import requests_of_tensors, root_words, say_next
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal, print_facts
+from iotrace.tools.say import say
 from iotrace.tools.verdict.answer import print_verdict, to_json
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
@@ -106,7 +106,7 @@ def _probe(root: Path) -> Capability | None:
         with progress() as report:
             found = probe(root, progress=report)
     except PlanError as error:
-        print(f"iotrace: no probe: {error}", file=sys.stderr)
+        say(f"no probe: {error}")
         return None
     save_probe(root, found)
     return found
