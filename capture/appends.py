@@ -29,19 +29,19 @@ def place_appends(requests: Requests) -> int:
     block, sources = requests.block, requests.words.offset_source
     if "offset_source" not in block:  # no process
         return 0
-    writes = requests.succeeded("write")
-    writes = writes[requests.moved_bytes(writes) > 0]
     known = [code for code in requests.codes("offset_source", APPENDED) if code >= 0]
     is_linked = block["offset_source"] == sources.find("linked end")
-    is_append = np.isin(block["offset_source"][writes], known)
-    if not is_append.any():
+    is_end = np.isin(block["offset_source"], known)
+    if not is_end.any():
         return 0
-    appends = writes[is_append]
+    block["offset_source"][is_end] = sources.code("queried")
+    writes = requests.succeeded("write")
+    writes = writes[requests.moved_bytes(writes) > 0]
+    appends = writes[is_end[writes]]
     rows, clusters = clusters_of(
         block, writes[np.isin(block["file"][writes], block["file"][appends])], "file"
     )
-    is_append = np.isin(block["offset_source"][rows], known)
-    block["offset_source"][appends] = sources.code("queried")
+    is_append = is_end[rows]
     members, own = np.bincount(clusters), np.bincount(clusters, is_append)
     is_several = (members > 1)[clusters] & is_append
     rows, clusters = rows[is_several], clusters[is_several]
@@ -55,7 +55,8 @@ def place_appends(requests: Requests) -> int:
     np.maximum.at(after, clusters[:-1], np.where(np.diff(clusters) > 0, behind[1:], 0))
     offsets = last_end[clusters] - (behind - after[clusters])
     least, _ = extremes(clusters, offsets)
-    fits = (least >= 0)[clusters]  # or the file was cut meanwhile: it stays as it was seen
+    late = np.bincount(clusters, offsets + moved > ends, len(least))
+    fits = ((least >= 0) & (late == 0))[clusters]  # or the file was cut, or grew by others
     block["offset"][rows[fits]] = offsets[fits]
     is_first = np.diff(clusters, prepend=-1) > 0
     strays = np.bincount(clusters, is_first == is_linked[rows], len(members))

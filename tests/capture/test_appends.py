@@ -180,3 +180,19 @@ def test_one_that_failed_or_never_ended_may_have_moved_the_position(
     writer.end()
     problems = collected(tmp_path, writer).metadata.completeness.problems()
     assert any(one.startswith("1 request without an offset: others") for one in problems)
+
+
+def test_appends_while_the_file_grows_by_others_stay_as_seen(tmp_path: Path) -> None:
+    """None can lie behind the size that was seen after it."""
+    calls = ("end", 0, 20, 0, 100), ("end", 10, 40, 900, 100), ("end", 30, 60, 1000, 100)
+    trace = made(tmp_path, *calls)
+    assert [offset for (offset,) in rows(trace, "offset", op="write")] == [0, 900, 1000]
+    (problem,) = trace.metadata.completeness.problems()
+    assert problem.startswith("3 writes to the end")
+
+
+def test_an_append_of_nothing_has_a_source_of_the_format(tmp_path: Path) -> None:
+    """Alone, and beside one that moves bytes."""
+    trace = made(tmp_path, ("end", 0, 10, 5000, 0), ("end", 5, 15, 5000, 10), ("end", 20, 30, 5, 0))
+    assert {source for (source,) in rows(trace, "offset_source", op="write")} == {"queried"}
+    assert check_trace(trace) == []
