@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from iotrace.capture.blocks import Block
 from iotrace.capture.clock import Clock
 from iotrace.capture.completeness import NEVER, content_writes
 from iotrace.capture.extents import Extents
 from iotrace.capture.files import FileTable
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.requests import Requests, Rows, by_file
+from iotrace.capture.thread_positions import is_of_seeked, overlapping
 from iotrace.traces.words import plural
 
 
@@ -52,7 +52,9 @@ def racing_writes(requests: Requests, files: FileTable) -> Iterator[tuple[int, R
         return
     writes, emptied_ns = content_writes(requests, files)
     is_queried = block["offset_source"][writes] == requests.words.offset_source.find("queried")
-    is_queried &= ~np.isin(open_keys(block, writes), open_keys(requests.seeks, slice(None)))
+    at_once, _ = overlapping(requests)  # seeks and writes in turn are where they were told
+    is_in_turn = ~np.isin(block["file"][writes], block["file"][at_once])
+    is_queried &= ~(is_in_turn & is_of_seeked(requests, writes))
     queried, others = writes[is_queried], writes[~is_queried]
     for file, rows in by_file(block["file"][queried], queried):
         writers = (block["process"][rows].astype(np.int64) << 32) + block["thread"][rows]
@@ -68,12 +70,6 @@ def racing_writes(requests: Requests, files: FileTable) -> Iterator[tuple[int, R
         left_out = sum(end - start for start, end in whole.gaps(int(own.ends[-1])))
         if 0 < left_out <= twice:
             yield file, rows, rest
-
-
-def open_keys(block: Block, rows: Rows | slice) -> Rows:
-    """Return a number for the open file of each row, of one process, that no other has."""
-    keys: Rows = (block["process"][rows].astype(np.int64) << 32) + block["open"][rows]
-    return keys
 
 
 def mark_taken(requests: Requests, logs: Sequence[RawLog], files: FileTable, clock: Clock) -> int:

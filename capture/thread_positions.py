@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from iotrace.capture.blocks import Block, empty_block, joined
 from iotrace.capture.clock import Clock
@@ -41,32 +42,50 @@ def mark_swapped(requests: Requests) -> int:
     """
     if "offset_source" not in requests.block:  # no process
         return 0
+    block, sources = requests.block, requests.words.offset_source
     rows, clusters = overlapping(requests)
     around = beside_seeks(requests)
+    is_queried = block["offset_source"][rows] == sources.find("queried")
     marked = np.append(rows, around)
-    requests.block["offset_source"][marked] = requests.words.offset_source.code("inferred")
-    moved = requests.block["result"][rows]
-    shortest, longest = extremes(clusters, moved)
-    codes = requests.codes("api", UNLOCKED_APIS)
-    unlocked = np.bincount(clusters, np.isin(requests.block["api"][rows], codes))
-    is_doubtful = (shortest != longest) | (unlocked > 0)
+    block["offset_source"][marked] = sources.code("inferred")
+    shortest, longest = extremes(clusters, block["result"][rows])
+    is_unlocked = np.isin(block["api"][rows], requests.codes("api", UNLOCKED_APIS))
+    one_place = np.bincount(clusters, is_unlocked | is_queried)
+    is_doubtful = (shortest != longest) | (one_place > 0)
     return len(np.union1d(rows[is_doubtful[clusters]], around))
 
 
 def overlapping(requests: Requests) -> tuple[Rows, Rows]:
-    """Return requests at a tracked position that overlap in time with another thread's.
+    """Return requests at one position that overlap in time with another thread's.
+
+    It is tracked, or was until one of the threads moved it elsewhere: since then each asks for it,
+    and may be told what others have moved it to by then.
 
     Returns:
         The rows, and the number of the cluster of each: what no moment separates.
     """
-    block = requests.block
+    block, sources = requests.block, requests.words.offset_source
     rows = requests.succeeded("read", "write")
-    is_tracked = block["offset_source"][rows] == requests.words.offset_source.find("tracked")
-    rows = rows[is_tracked & (block["result"][rows] > 0)]
+    is_at_position = block["offset_source"][rows] == sources.find("tracked")
+    is_queried = block["offset_source"][rows] == sources.find("queried")
+    is_at_position |= is_queried & is_of_seeked(requests, rows)
+    rows = rows[is_at_position & (block["result"][rows] > 0)]
     rows, clusters = clusters_of(block, rows, "process", "open")
     lowest, highest = extremes(clusters, block["thread"][rows])
     is_shared = lowest[clusters] != highest[clusters]
     return rows[is_shared], clusters[is_shared]
+
+
+def is_of_seeked(requests: Requests, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Return whether each row is of an open file whose position threads moved elsewhere."""
+    keys = open_keys(requests.block, rows), open_keys(requests.seeks, slice(None))
+    return np.isin(*keys)
+
+
+def open_keys(block: Block, rows: Rows | slice) -> Rows:
+    """Return a number for the open file of each row, of one process, that no other has."""
+    keys: Rows = (block["process"][rows].astype(np.int64) << 32) + block["open"][rows]
+    return keys
 
 
 def beside_seeks(requests: Requests) -> Rows:

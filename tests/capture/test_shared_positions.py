@@ -128,6 +128,37 @@ def test_bytes_that_were_not_seen_are_missed_once(tmp_path: Path) -> None:
     assert problem.endswith("shared: 0 bytes recorded as written, final size 60")
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_appends_of_threads_after_a_seek_are_put_in_order(tmp_path: Path, at_once: bool) -> None:
+    """Appends ignore the seek; those in turn are where each was told, holes and all."""
+    path = tmp_path / "shared"
+    path.write_bytes(b"x" * 30)
+    status = path.stat()
+    writer = RawLogWriter(pid=2**22 - 1, boot_id=boot_id())
+    inode = {"inode": status.st_ino, "device": status.st_dev, "size": 0}
+    writer.open(1, str(path), flags=os.O_RDWR | os.O_CREAT, **inode)
+    start_ns = next(writer.clock) + 1000
+    writer.add("seek", file=1, offset=0, start_ns=start_ns, end_ns=start_ns + 1)
+    for number, end in enumerate((20, 20, 30)):
+        begin_ns = start_ns + 10 + (number if at_once else 100 * number)
+        writer.add(
+            *("write",),
+            **{"file": 1, "offset": end - 10, "length": 10, "result": 10},
+            **{"start_ns": begin_ns, "end_ns": begin_ns + 50},
+            thread=writer.pid + number,
+            offset_source="queried",
+        )
+    writer.clock = iter(range(start_ns + 1000, start_ns + 2000))
+    writer.end()
+    trace = collected(tmp_path, writer)
+    found = rows(trace, "offset", "offset_source", op="write")
+    if at_once:
+        assert found == [(0, "inferred"), (10, "inferred"), (20, "inferred")]
+        assert trace.metadata.completeness.problems() == []
+    else:
+        assert found == [(10, "queried"), (10, "queried"), (20, "queried")]
+
+
 @pytest.mark.parametrize("flags", [0, os.O_APPEND])
 def test_forked_writers_of_one_descriptor_are_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: int

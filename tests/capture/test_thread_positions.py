@@ -168,6 +168,22 @@ def test_a_seek_beside_a_write_is_told(tmp_path: Path) -> None:
     assert len(rows(trace, "op", layer="request")) == 5  # a seek is no request
 
 
+def test_threads_at_once_long_after_a_seek_are_told(tmp_path: Path) -> None:
+    """Both are told what the last of them has moved the position to; one before them is certain."""
+    writer = RawLogWriter()
+    writer.open(1, "/data/shared")
+    writer.add("seek", file=1, offset=0, start_ns=10**9, end_ns=10**9 + 10)
+    for thread, start, offset in ((0, 20, 0), (0, 100, 8192), (1, 101, 8192)):
+        times = {"start_ns": 10**9 + start, "end_ns": 10**9 + start + 50}
+        extent = {"offset": offset, "length": 4096, "result": 4096, "offset_source": "queried"}
+        writer.add("read", thread=writer.pid + thread, file=1, **extent, **times)
+    writer.end()
+    trace = collected(tmp_path, writer)
+    assert len(doubts(trace)) == 1 and doubts(trace)[0].startswith("2 reads or writes")
+    sources = [source for (source,) in rows(trace, "offset_source", op="read")]
+    assert sources == ["queried", "inferred", "inferred"]
+
+
 def test_seeks_of_threads_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real threads: as many as are marked, and the trace passes its check."""
     monkeypatch.chdir(tmp_path)
