@@ -141,6 +141,7 @@ class Outcome:
         fidelity: how like the recording the replay was; None where it was not meant to be.
         cold: whether files left the page cache before loads; `degraded` says why not, if asked.
         repeat: timed runs that were asked for.
+        uncached: whether the page cache was not to keep what is not direct.
     """
 
     plan: Plan
@@ -157,11 +158,17 @@ class Outcome:
     fidelity: Fidelity | None = None
     cold: bool = True
     repeat: int = 1
+    uncached: bool = False
 
     @property
     def whole(self) -> tuple[Repetition, ...]:
         """The timed runs that did not fail: what figures are made of."""
         return tuple(one for one in self.repetitions if not one.failed)
+
+    @property
+    def submission_thread(self) -> bool:
+        """Whether a thread of the kernel submitted the requests."""
+        return any("submission thread" in one.report.features for one in self.repetitions)
 
     @property
     def failed(self) -> bool:
@@ -186,6 +193,8 @@ class Outcome:
         return {
             "trace": trace,
             "executor": self.executor,
+            "submission_thread": self.submission_thread,
+            "uncached": self.uncached,
             "transforms": [str(applied) for applied in self.plan.history[1:]],
             "layout": self.plan.layout,
             "recorded": asdict(self.recorded),

@@ -289,6 +289,7 @@ def _replay(
         round_trip_seconds=options.round_trip_seconds,
         cold=not (options.warm or warm or stayed),
         repeat=options.repeat,
+        uncached=options.uncached,
     )
 
 

@@ -109,8 +109,12 @@ def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
         yield "dry run", "nothing was touched"
         return
     parts = [outcome.executor, f"queue depth {setting.queue_depth}", f"in {setting.root}"]
+    if outcome.submission_thread:
+        parts.insert(1, "submitted by a kernel thread")
     if outcome.workers > 1:
         parts.insert(1, plural(outcome.workers, "worker"))
+    if outcome.uncached:
+        parts.append("what is not direct leaves the page cache at once")
     if outcome.plan.counts().bytes_read:
         if not setting.cold:
             parts.append("reads as the page cache has the files")

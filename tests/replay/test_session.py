@@ -179,7 +179,8 @@ def test_the_object_of_a_replay_has_the_documented_keys(tmp_path: Path) -> None:
     result = replay(plan, RecordedSummary.of(trace), options).to_json("t.parquet")
     totals = {"requests", "data_requests", "files", "bytes_written", "bytes_read"}
     assert list(result) == [
-        "trace", "executor", "transforms", "layout", "recorded", "planned", "replayed",
+        "trace", "executor", "submission_thread", "uncached", "transforms", "layout", "recorded",
+        "planned", "replayed",
         "verified", "unproved_bytes", "simulated", "degraded", "errors", "workers", "intervals",
         "ranks", "fidelity",
     ]  # fmt: skip

@@ -19,7 +19,8 @@ from .command import IOTRACE, assert_fits, iotrace
 from .conftest import SIZE, SIZES, Make, checkpoint_rows
 
 KEYS = {
-    *("trace", "executor", "transforms", "layout", "recorded", "planned", "replayed"),
+    *("trace", "executor", "submission_thread", "uncached", "transforms", "layout"),
+    *("recorded", "planned", "replayed"),
     *(
         "unproved_bytes",
         "verified",
@@ -290,3 +291,18 @@ def test_a_block_of_any_whole_sectors_is_aligned_to(small_trace: Path, root: Pat
     moved = result["replayed"]
     assert moved["bytes_written"] == SIZE
     assert moved["padding_bytes"] == sum(-size % 1536 for size in SIZES)
+
+
+def test_how_requests_were_issued_is_shown(tmp_path: Path) -> None:
+    """By whom they were submitted, and what the page cache was not to keep; also in the JSON."""
+    asked = ("replay", "corpus:dcp", "--op", "write", "--root", tmp_path)
+    told = tmp_path / "told.json"
+    done = iotrace(*asked, "--sqpoll", "--uncached", "--json", told)
+    if "RWF_DONTCACHE fails" in done.stdout:
+        pytest.skip("this file system knows no RWF_DONTCACHE")
+    assert done.returncode == 0
+    said = " ".join(done.stdout.split())
+    assert "submitted by a kernel thread" in said and "leaves the page cache at once" in said
+    assert "--uncached --coalesce" not in done.stderr  # direct I/O is the other way to the same
+    result = json.loads(told.read_text())
+    assert (result["submission_thread"], result["uncached"]) == (True, True)

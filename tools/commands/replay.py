@@ -174,7 +174,9 @@ def _next_words(trace: str, shape: Shape, options: ReplayOptions, result: Output
         return given
     if shape.is_recorded:
         direct = probe_target(options.runs_in).direct_is_effective
-        return [*given, "--coalesce", *(["--direct"] if direct else [])]
+        if direct:
+            return [*(word for word in given if word != "--uncached"), "--coalesce", "--direct"]
+        return [*given, "--coalesce"]
     if not options.verify:
         return [*given, "--verify"]
     if options.repeat == 1:
