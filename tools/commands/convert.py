@@ -133,7 +133,7 @@ def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) 
         detail = f"{plural(left_out, 'row')} on files out of scope left out"
         trace = _with_detail(trace, detail)
         if not quiet:
-            say(f"{detail}; --all keeps those of the system")
+            say(f"{detail}; --all keeps those of the system and redirected ones")
     if not len(trace):
         raise TraceFormatError(
             f"{path} was read as {format.what} and holds nothing to keep; "

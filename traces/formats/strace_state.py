@@ -200,7 +200,7 @@ class Machine:
             is_gone = shown.endswith(_DELETED)
             if is_gone or known.file.path == path or known.file.file == self.names.find(path):
                 return known.file
-        if known is None and fd in STANDARD_STREAMS:
+        if known is None and fd in STANDARD_STREAMS and self.names.find(path) is None:
             self.given.add(path)
         file = OpenFile(path, self.names.file(path), position=None)
         space.descriptors[fd] = Descriptor(file)

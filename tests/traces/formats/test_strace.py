@@ -194,6 +194,22 @@ def test_strace_and_capture_count_the_same_files(tmp_path: Path) -> None:
         assert "standard_files" not in read_trace(trace).metadata.extra
 
 
+def test_output_that_the_job_itself_sent_to_a_file_is_the_job_s(tmp_path: Path) -> None:
+    """A shell of the job opened it: that its dup2 was not watched makes it no given stream."""
+    log = tmp_path / "log"
+    log.write_text(
+        '17 1.000000 openat(AT_FDCWD, "/d/ckpt.bin", O_WRONLY|O_CREAT, 0666) = 3</d/ckpt.bin>\n'
+        '17 1.000100 write(1</d/ckpt.bin>, "x"..., 9) = 9\n'
+        '17 1.000200 write(2</d/given.txt>, "x"..., 5) = 5\n'
+        "17 1.000300 fsync(1</d/ckpt.bin>) = 0\n"
+    )
+    converted = tmp_path / "converted.parquet"
+    done = iotrace("convert", log, converted)
+    assert done.returncode == 0, done.stderr
+    found = summarize(read_trace(converted)).files
+    assert [(one.path, one.bytes_written) for one in found] == [("/d/ckpt.bin", 9)]
+
+
 # Written from strace's manual, for forms that are hard to have on purpose.
 LINES = {
     "1795997927.702620 read(3, ..., 5) = 5 <0.000017>": (None, "read", 5, 17_000),
