@@ -3,6 +3,8 @@
 import mmap
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +16,12 @@ from iotrace.traces.phases import Phase
 
 # A replay may run on a machine with less memory than the job had: pieces are given back.
 _PIECE_BYTES = 1 << 28
+_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def has_huge_pages() -> bool:
+    """Return whether the kernel gives huge pages to memory that asks for them."""
+    return _HUGE_PAGES.exists() and "[never]" not in _HUGE_PAGES.read_text()
 
 
 def loaded_bytes(requests: Requests, streams: Sequence[Stream]) -> Ints:
@@ -44,7 +52,8 @@ def allocate(size_bytes: int, huge: bool = False) -> float:
         begin_ns = time.monotonic_ns()
         memory = mmap.mmap(-1, piece, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if huge:
-            memory.madvise(mmap.MADV_HUGEPAGE)
+            with suppress(OSError):  # a kernel without huge pages: `has_huge_pages` tells
+                memory.madvise(mmap.MADV_HUGEPAGE)
         pages = np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE]
         pages[:] = 1
         spent_ns += time.monotonic_ns() - begin_ns

@@ -53,7 +53,7 @@ class FileSpec:
         final_path: its name after the run; None: removed.
         written: whether the plan writes to it.
         read: whether the plan reads it.
-        changed: whether the plan makes it, or changes its bytes or its size.
+        changed: whether the plan makes it, or changes its bytes, its size or its name.
     """
 
     path: str
@@ -156,7 +156,9 @@ def describe_files(
     np.maximum.at(sizes, before["file"], before["offset"] + before["length"])
     names = Bindings.of(requests, paths)
     exists |= sizes > 0
-    changes = resets_of(requests) | is_op(requests["op"], (Op.WRITE, Op.ALLOCATE))
+    changes = resets_of(requests) | is_op(
+        requests["op"], (Op.WRITE, Op.ALLOCATE, Op.RENAME, Op.LINK)
+    )
     changed = ~exists
     changed[requests["file"][changes & (requests["file"] >= 0)]] = True
     return Files(

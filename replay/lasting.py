@@ -4,10 +4,10 @@ Staging is what engines do whose job must not wait for slow storage: the job wri
 (memory, a local disk), and what lies there is drained to the destination when the job has gone on.
 A staged replay issues its requests in the tier, prepared files and loads included. Once the last
 of them has ended, every file that was made or changed and is left is copied to the destination,
-whole and under its name, by as many threads as there are workers, and synced there; over the blocks
-of an older copy where the plan writes over old blocks. Folders that were made and are left are made
-there. The time until all is staged is that of the requests; until it is durable at the destination,
-that and the drain's.
+whole and under its last name, by as many threads as there are workers, and synced there; over the
+blocks of an older copy where the plan writes over old blocks. Folders that were made are made
+there, but not empty ones that were renamed. The time until all is staged is that of the requests;
+until it is durable at the destination, that and the drain's.
 """
 
 import errno

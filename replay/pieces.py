@@ -186,8 +186,3 @@ def is_payload(kind: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
 def is_padding(kind: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Return which pieces, by their `file`, are bytes moved besides the recorded ones."""
     return np.asarray((kind == PADDING) | (kind == NEIGHBOUR))
-
-
-def request_index(requests: Requests) -> Ints:
-    """Return, for the pieces in the order of `packed` with empty ones kept, their request."""
-    return np.repeat(np.arange(len(requests), dtype=np.int64), requests["piece_count"])

@@ -75,6 +75,7 @@ def _write(path: str, extents: Rows, tape: Tape, root_fd: int) -> None:
             fill_file(tape, fd, offset, length, source, origin)
             at = max(at, offset + length)
         os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)
 
@@ -87,7 +88,7 @@ def old_extent(plan: Plan, file: int) -> Rows:
 
 
 def prepare_copies(plan: Plan, tape: Tape, root_fd: int) -> None:
-    """Write the files that copies of the plan's files are to be written over, and sync them.
+    """Write the files that copies of the plan's files are to be written over, sync and evict them.
 
     Args:
         plan: says which files have blocks of older ones.

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from iotrace.replay.across import run_across
+from iotrace.replay.allocation import has_huge_pages
 from iotrace.replay.executors.executor import Executor, LoopOptions, Run
 from iotrace.replay.fallocate_modes import fit_modes, modes_of, refused_modes
 from iotrace.replay.fold import Fold, fold
@@ -167,9 +168,13 @@ class _Session:
 
     def make_room(self) -> None:
         """Let the destination hold what is there before a drain, off the clock."""
-        if self.staged:
+        if not self.staged:
+            return
+        try:
             self.destination.clear()
             prepare_copies(self.plan, self.tape, self.destination.fd)
+        except OSError as error:
+            raise self._at_destination(error) from error
 
     def make_last(self, workers: int) -> float:
         """Sync every written file, or drain it; return how long that took, in seconds."""
@@ -178,9 +183,11 @@ class _Session:
         try:
             return drain(self.plan, self.workspace.fd, self.destination.fd, workers)
         except OSError as error:
-            raise ReplayError(
-                f"the drain stopped: {error.strerror or error}; look at {self.options.root}"
-            ) from error
+            raise self._at_destination(error) from error
+
+    def _at_destination(self, error: OSError) -> ReplayError:
+        cause = error.strerror or error
+        return ReplayError(f"the drain stopped: {cause}; look at {self.options.root}")
 
     def _prepare(self) -> Prepared:
         self.workspace.clear(self.steady)
@@ -255,6 +262,8 @@ def _replay(
     plan, replaced = fit_modes(plan, missing, target.file_system)
     warm = () if options.warm else warm_reads(plan, target)
     copied = once(group, lambda: copied_on_write(plan, destination.path))
+    if options.allocate == "huge" and not has_huge_pages():
+        replaced += ("pages of the usual size: the kernel gives no huge ones",)
     degraded = refused + replaced + warm + unlike_files(plan) + copied
     _refuse_if_strict(options, degraded)
     steady = steady_files(plan, payload_stays=not options.verify)
@@ -262,10 +271,10 @@ def _replay(
     folded = session.fold(session.schedule(checked=False))
     degraded += folded.degraded
     repetitions, errors = _timed_runs(session, progress)
-    uncached = once(group, lambda: cached_direct(plan, workspace.fd, target))
-    refused += uncached
+    cached = once(group, lambda: cached_direct(plan, workspace.fd, target))
+    refused += cached
     stayed = stayed_warm(repetitions[-1], target)
-    degraded += uncached + stayed + surprises(repetitions[-1])
+    degraded += cached + stayed + surprises(repetitions[-1])
     verified = None
     if options.verify:
         progress("verify", 0, 1)

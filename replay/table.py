@@ -1,4 +1,4 @@
-"""Records by columns, each stored in the narrowest type that holds its values."""
+"""Records by columns, each stored in a type as narrow as the values it was given."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,15 +36,10 @@ class Table:
     RECORD: ClassVar[np.dtype[np.void]]
     DEFAULTS: ClassVar[Mapping[str, int]]
 
-    def __post_init__(self) -> None:
-        for name in self.DEFAULTS:
-            if self.stored[name].ndim and len(self.stored[name]) != self.count:
-                raise ValueError(f"{len(self.stored[name])} of {name} for {self.count} records")
-
     @classmethod
     def of(cls, count: int, **columns: npt.ArrayLike) -> Self:
         """Return records with these columns, or one value for all; other fields are default."""
-        return cls(count, _narrowed({**cls.DEFAULTS, **columns}))
+        return cls(count, _narrowed({**cls.DEFAULTS, **columns}, count))
 
     @classmethod
     def joined(cls, *parts: Self) -> Self:
@@ -93,7 +88,7 @@ class Table:
             for name, column in self.stored.items()
             if name not in columns
         }
-        return type(self)(len(index), taken | _narrowed(columns))
+        return type(self)(len(index), taken | _narrowed(columns, len(index)))
 
     def compress(self, mask: Mask) -> Self:
         """Return the records where `mask` is true."""
@@ -102,7 +97,7 @@ class Table:
 
     def having(self, **columns: npt.ArrayLike) -> Self:
         """Return the records with these columns, or one value for all, in place of their own."""
-        return type(self)(self.count, {**self.stored, **_narrowed(columns)})
+        return type(self)(self.count, {**self.stored, **_narrowed(columns, self.count)})
 
     def having_at(self, place: int | Ints | Mask, **values: npt.ArrayLike) -> Self:
         """Return the records with these values in those at `place`."""
@@ -141,11 +136,18 @@ def narrow(column: Column) -> Column:
         return column.astype(np.uint8)
     least, most = int(column.min()), int(column.max())
     dtype = np.min_scalar_type(most if least >= 0 else min(least, -1 - most))
+    if dtype == np.uint64:  # beside negative values it would be made a float
+        dtype = np.dtype(np.int64)
     return np.array(least, dtype) if least == most else column.astype(dtype, copy=False)
 
 
-def _narrowed(columns: Mapping[str, npt.ArrayLike]) -> dict[str, Column]:
-    return {name: narrow(np.asarray(column)) for name, column in columns.items()}
+def _narrowed(columns: Mapping[str, npt.ArrayLike], count: int) -> dict[str, Column]:
+    """Return columns of `count` values each, or of one for all, narrow."""
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    for name, column in arrays.items():
+        if column.ndim and len(column) != count:
+            raise ValueError(f"{len(column)} of {name} for {count} records")
+    return {name: narrow(column) for name, column in arrays.items()}
 
 
 def _placed(parts: Sequence[tuple[Column, Ints | slice]], count: int) -> Column:

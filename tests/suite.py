@@ -77,8 +77,11 @@ def run(parts: Mapping[str, Sequence[str]], folder: Path) -> int:
         for part in [one for one in running if one.process.poll() is not None]:
             running.remove(part)
             ended[part] = part.summary
+        now = time.monotonic()
+        if running and now - told >= HEARTBEAT_SECONDS:
+            told = now
             shown = ", ".join(one.progress for one in running)
-            print(f"  {told - begin:.0f} s: {shown}", flush=True)
+            print(f"  {now - begin:.0f} s: {shown}", flush=True)
     failed = [part for part in ended if part.process.returncode]
     for part in failed:
         print(f"\n== {part.log}\n{part.said}")

@@ -143,7 +143,7 @@ struct loop_report {
 	uint64_t refused;           /* features tried and refused */
 	uint64_t in_flight_wanted;  /* queue depth by streams, or all requests */
 	uint64_t in_flight_limit;   /* what threads, ring entries and staging memory allowed */
-	uint64_t submissions;       /* io_uring_enter calls that submitted */
+	uint64_t submissions;       /* io_uring_enter calls that submitted, or woke the thread that does */
 	uint64_t resubmissions;     /* continuations of short transfers */
 	uint64_t retries;           /* EAGAIN, EINTR */
 	uint64_t cut_reads;         /* done in several calls: landing_bytes did not go so far */

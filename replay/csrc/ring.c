@@ -353,7 +353,9 @@ uint64_t ring_withdraw(struct ring *ring)
 	/* The last one, so that those before keep their order and their places. */
 	sq->sqe_tail--;
 	ring->queued--;
-	__atomic_store_n(sq->ktail, sq->sqe_tail, __ATOMIC_RELEASE);
+	/* A thread that submits has not been shown it yet. */
+	if (!(ring->features & LOOP_FEATURE_SUBMISSION_THREAD))
+		__atomic_store_n(sq->ktail, sq->sqe_tail, __ATOMIC_RELEASE);
 	return sq->sqes[sq->sqe_tail & (*sq->kring_entries - 1)].user_data;
 }
 

@@ -75,6 +75,9 @@ class Overwrite:
         requests = requests.without_flags(opens, _MAKING).having_at(opens, mode=0)
         requests = requests.having_at(truncates, length=sizes.after[truncates])
         dropped = own & (requests["op"] == Op.ALLOCATE)
+        if dropped.any():
+            what = "allocations left out, as the blocks are there"
+            notes = (*notes, Note(what, int(dropped.sum())))
         dropped |= truncates & (sizes.after == sizes.before)
         names = (plan.files.paths[one] for one in plan.files.path[chosen].tolist())
         dropped[folders.makings(names)] = True

@@ -28,6 +28,8 @@ def test_values_come_back_as_they_were_whatever_their_size(low: list[int], high:
 def test_the_edges_of_types_are_kept(edge: int) -> None:
     """The last value that fits, and the first that does not, on both sides of 0."""
     values = [edge - 1, edge, -edge, -edge - 1]
+    ends = Pieces.joined(Pieces.of(1, offset=[2**60 + edge]), Pieces.of(1, offset=[-edge]))
+    assert ends["offset"].tolist() == [2**60 + edge, -edge]
     for some in (values, values[:2], values[1:3], [values[0], -1]):
         assert Pieces.of(len(some), offset=some)["offset"].tolist() == some
 

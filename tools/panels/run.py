@@ -167,12 +167,17 @@ def replay_options(run: RunPanel, place: PlacePanel, needed: str | None = None) 
             (place.keep, "--keep"),
             (place.stage is not None, "--stage"),
             (run.source is not None, "--source"),
+            (run.allocate is not AllocateName.POOLED, "--allocate"),
+            (run.uncached, "--uncached"),
+            (run.sqpoll, "--sqpoll"),
         ):
             if given:
                 raise PlanError(f"{asked} touches no file and no memory; leave out {option}")
     executor = run.executor.value if run.executor else needed or ExecutorName.IO_URING.value
     if not dry and needed is not None and executor != needed:
         raise PlanError(f"--as is done by --executor {needed}; leave out --executor {executor}")
+    if run.sqpoll and executor != ExecutorName.IO_URING.value:
+        raise PlanError(f"--sqpoll is a way to use io_uring, and this runs by {executor}")
     if run.time_scale != 1 and run.timing is TimingName.ASAP:
         raise PlanError("--time-scale stretches recorded times; add --timing think or recorded")
     return ReplayOptions(
