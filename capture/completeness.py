@@ -200,16 +200,19 @@ def is_explained(written: Written, files: FileTable, file: int, size_bytes: int 
     starts = extents.starts if extents else np.empty(0, np.int64)
     ends = extents.ends if extents else np.empty(0, np.int64)
     known = Extents.union(np.append(starts, 0), np.append(ends, written.before_bytes[file]))
+    left_out = sum(end - start for start, end in known.gaps(size_bytes))
+    placeless = written.placeless_bytes.get(file, 0)
+    if left_out <= placeless:
+        return True  # whether or not the file can be read
     path = Path(files.paths[files.last_paths[file]])
     try:
         block_bytes = path.stat().st_blksize
-        unexplained = data_bytes(path, known.gaps(size_bytes), block_bytes)
+        stretches = data_bytes(path, known.gaps(size_bytes), block_bytes)
     except OSError:
         return False
-    placeless = written.placeless_bytes.get(file, 0)
-    left_out = sum(end - start for start, end in known.gaps(size_bytes))
-    if placeless and unexplained < left_out:
-        placeless += 2 * block_bytes  # between holes it begins and ends inside of a block
+    unexplained = sum(stretches)
+    if placeless and unexplained < left_out:  # between holes each begins and ends inside of a block
+        placeless += 2 * block_bytes * len(stretches)
     return unexplained <= placeless
 
 

@@ -48,8 +48,8 @@ class Extents:
         yield from zip(ends[gaps].tolist(), starts[gaps].tolist(), strict=True)
 
 
-def data_bytes(path: Path, gaps: Iterator[tuple[int, int]], block_bytes: int) -> int:
-    """Return how much of a file in ranges that no recorded write explains is data.
+def data_bytes(path: Path, gaps: Iterator[tuple[int, int]], block_bytes: int) -> list[int]:
+    """Return how long each stretch of data is in ranges that no recorded write explains.
 
     A hole is explained: nobody wrote it. Holes begin and end at blocks, so at the edges of a gap
     zeros count as a hole.
@@ -58,21 +58,22 @@ def data_bytes(path: Path, gaps: Iterator[tuple[int, int]], block_bytes: int) ->
         OSError: the file cannot be read.
     """
     with path.open("rb") as file:
-        return sum(data_bytes_of(file.fileno(), *gap, block_bytes) for gap in gaps)
+        found = [n for gap in gaps for n in data_bytes_of(file.fileno(), *gap, block_bytes)]
+    return [n for n in found if n]
 
 
-def data_bytes_of(fd: int, start: int, end: int, block_bytes: int) -> int:
-    """Return how much of one range is data."""
+def data_bytes_of(fd: int, start: int, end: int, block_bytes: int) -> list[int]:
+    """Return how long each stretch of data in one range is; one without data may be among them."""
     first_block, last_block = -(-start // block_bytes), end // block_bytes
     if first_block >= last_block:
-        return len(os.pread(fd, end - start, start).strip(b"\0"))
+        return [len(os.pread(fd, end - start, start).strip(b"\0"))]
     whole = first_block * block_bytes, last_block * block_bytes
     edges = (start, whole[0]), (whole[1], end)
-    found = sum(len(os.pread(fd, b - a, a).strip(b"\0")) for a, b in edges)
+    found = [len(os.pread(fd, b - a, a).strip(b"\0")) for a, b in edges]
     at = next_data(fd, whole[0])
     while at < whole[1]:
         hole = min(os.lseek(fd, at, os.SEEK_HOLE), whole[1])
-        found += hole - at
+        found.append(hole - at)
         at = next_data(fd, hole)
     return found
 

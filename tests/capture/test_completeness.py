@@ -410,3 +410,34 @@ def test_the_holes_of_a_file_need_no_write(
         size = 3 * BLOCK_BYTES // 2
         writer.add("write", file=1, length=size, result=size, api="io_uring")
     assert of_file(writer, tmp_path).complete == complete
+
+
+@pytest.mark.parametrize(("count", "complete"), [(2, True), (0, False)])
+def test_each_stretch_between_holes_begins_and_ends_inside_of_a_block(
+    writer: RawLogWriter, tmp_path: Path, count: int, complete: bool
+) -> None:
+    """Two of 100 bytes, each astride the edge of two blocks, hold four blocks."""
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        for block in (10, 20):
+            file.seek(block * BLOCK_BYTES - 50)
+            file.write(b"x" * 100)
+        file.truncate(30 * BLOCK_BYTES)
+    open_as(writer, path)
+    for _ in range(count):
+        writer.add("write", file=1, length=100, result=100, api="io_uring")
+    assert of_file(writer, tmp_path).complete == complete
+
+
+def test_a_file_that_is_not_to_be_read_is_explained_by_its_bytes(
+    writer: RawLogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has no place holds all that the others left out: nothing is to be looked at."""
+    path = tmp_path / "log"
+    append_at_once(writer, path, 3)
+
+    def refuse(*_: object) -> list[int]:
+        raise PermissionError
+
+    monkeypatch.setattr("iotrace.capture.completeness.data_bytes", refuse)
+    assert of_file(writer, tmp_path).complete
