@@ -106,6 +106,7 @@ enum {
 #define URING_FILES_SKIP (-2)           /* an update that leaves a slot as it is */
 #define URING_SPLICE_FIXED_IN (1u << 31)
 #define URING_FSYNC_DATA (1u << 0)
+#define URING_MSG_SEND_FD 1 /* address of a message between rings */
 
 /* liburing's own: the user data of timeouts that it submits for old kernels. */
 #define LIBURING_TIMEOUT UINT64_MAX

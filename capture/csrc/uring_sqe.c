@@ -257,7 +257,10 @@ void sqe_decode(struct ring *ring, const struct sqe *sqe, uint64_t start_ns,
 	case URING_SENDMSG_ZC:
 		passing_foreseen((const struct msghdr *)sqe->address);
 		break;
-	case URING_MSG_RING: /* may hand over a slot */
+	case URING_MSG_RING:
+		if (sqe->address == URING_MSG_SEND_FD) /* hands over a slot */
+			descriptors_shared(false);
+		break;
 	case URING_FIXED_FD_INSTALL: /* a slot becomes a descriptor */
 		descriptors_shared(false);
 		break;
@@ -276,7 +279,7 @@ void sqe_complete(struct ring *ring, struct pending *pending, int64_t result, ui
 		result = uring_opened(ring, pending, result);
 	else if (pending->kind == PENDING_RENAMES)
 		uring_renamed(pending, result);
-	else if (record && result >= 0 && pending->kind == PENDING_APPENDS)
+	else if (record && result > 0 && pending->kind == PENDING_APPENDS)
 		request_place_appended(record, pending->file, pending->fd, result);
 	else if (record && result >= 0 && pending->kind == PENDING_AT_POSITION)
 		place_moved(ring, pending, record, result);

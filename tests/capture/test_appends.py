@@ -87,6 +87,19 @@ def test_a_descriptor_handed_on_by_a_ring_is_asked_about(program: Path, tmp_path
     ]
 
 
+@pytest.mark.parametrize(("case", "source"), [("empty", "queried"), ("message", "tracked")])
+def test_requests_of_a_ring_that_hand_nothing_on(
+    program: Path, tmp_path: Path, case: str, source: str
+) -> None:
+    """An append of nothing has no end; a message that carries no file shares no descriptor."""
+    (tmp_path / "files").mkdir()
+    captured = capture([program, tmp_path / "files", case], tmp_path / "logs")
+    assert captured.done.returncode == 0, captured.done.stderr
+    writes = captured.of("file", "write")
+    assert [write.offset_source for write in writes if write.result] == [source]
+    assert {write.offset_source for write in writes if not write.result} <= {"argument"}
+
+
 def made(tmp_path: Path, *calls: tuple[str, int, int, int, int]) -> Trace:
     """Return the trace of writes: source, start, end, offset and bytes of each."""
     writer = RawLogWriter()

@@ -4,7 +4,7 @@
  * and requests of a ring at the position. The file begins with a hole. Each append has a byte of
  * its own; nothing is printed.
  *
- * usage: shared_end FOLDER posix|libaio|ring|mixed|position|links|slot|handed
+ * usage: shared_end FOLDER posix|libaio|ring|mixed|position|links|slot|handed|empty|message
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -134,6 +134,24 @@ static void hand_on(void)
 	CHECK(write(fd, data, 300) == 300);
 }
 
+/* Requests of a ring after which the position is still that of one process. */
+static void by_one(int is_message)
+{
+	int fd = opened(O_TRUNC | (is_message ? 0 : O_APPEND));
+	struct io_uring_cqe *cqe;
+	struct io_uring ring, other;
+
+	CHECK(io_uring_queue_init(1, &ring, 0) == 0 && io_uring_queue_init(1, &other, 0) == 0);
+	if (is_message)
+		io_uring_prep_msg_ring(io_uring_get_sqe(&ring), other.ring_fd, 1, 2, 0);
+	else
+		io_uring_prep_write(io_uring_get_sqe(&ring), fd, data[0], 0, 0);
+	CHECK(io_uring_submit_and_wait(&ring, 1) == 1);
+	CHECK(io_uring_peek_cqe(&ring, &cqe) == 0 && cqe->res == 0);
+	io_uring_cqe_seen(&ring, cqe);
+	CHECK(write(fd, data, 100) == 100);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc >= 3 ? argv[2] : "";
@@ -143,6 +161,10 @@ int main(int argc, char **argv)
 	CHECK(argc >= 3 && chdir(argv[1]) == 0);
 	if (!strcmp(name, "handed")) {
 		hand_on();
+		return 0;
+	}
+	if (!strcmp(name, "empty") || !strcmp(name, "message")) {
+		by_one(!strcmp(name, "message"));
 		return 0;
 	}
 	is_equal = argc == 4;
