@@ -4,6 +4,10 @@
 
 #include "raw.h"
 
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
 struct msghdr;
 
 /* A ring will send this message, which may be no memory of the job's. */

@@ -24,10 +24,6 @@
 EXPORT long captured_syscall(long number, long a, long b, long c, long d, long e,
 			     long f) __asm__("syscall");
 
-#ifndef SYS_pidfd_getfd
-#define SYS_pidfd_getfd 438
-#endif
-
 struct open_how;
 int openat2(int at, const char *path, const struct open_how *how, size_t bytes);
 int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned int flags);

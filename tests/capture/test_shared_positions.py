@@ -49,7 +49,9 @@ os.write(fd, b"d" * 400)
 # Takes the descriptor of the process that started it, which does not share it with its children.
 TAKER = """
 import ctypes, os, sys
-fd = ctypes.CDLL(None).syscall(438, os.pidfd_open(os.getppid()), int(sys.argv[1]), 0)
+libc, taken = ctypes.CDLL(None), (os.pidfd_open(os.getppid()), int(sys.argv[1]), 0)
+by_name = sys.argv[2] == "name"  # which a new libc has, or capture
+fd = libc.pidfd_getfd(*taken) if by_name else libc.syscall(438, *taken)
 os.write(fd, b"b" * 200) if fd >= 0 else sys.exit(1)
 """
 TAKEN = f"""
@@ -57,7 +59,7 @@ import os, subprocess, sys
 fd = os.open("shared", os.O_RDWR | os.O_CREAT)
 other = os.open("other", os.O_RDWR | os.O_CREAT)
 os.write(fd, b"a" * 100), os.write(other, b"a" * 100)
-status = subprocess.run([sys.executable, "-c", {TAKER!r}, str(fd)]).returncode
+status = subprocess.run([sys.executable, "-c", {TAKER!r}, str(fd), sys.argv[1]]).returncode
 os.write(fd, b"c" * 300), os.write(other, b"c" * 300)
 sys.exit(status)
 """
@@ -191,12 +193,13 @@ def test_who_hands_a_descriptor_on_asks_for_the_position(
     assert found == [(0, 100), (100, 200), (5000, 10), (300, 300), (600, 400)]
 
 
+@pytest.mark.parametrize("way", ["name", "number"])
 def test_a_descriptor_that_another_process_has_taken_is_a_doubt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """Who had it cannot know that the position was moved; who has taken it asks for it."""
     monkeypatch.chdir(tmp_path)
-    captured = capture([sys.executable, "-c", TAKEN], CaptureOptions(tmp_path / "raw"))
+    captured = capture([sys.executable, "-c", TAKEN, way], CaptureOptions(tmp_path / "raw"))
     remove_raw_dir(captured.raw_dir)
     if captured.status:
         pytest.skip("a descriptor of another process cannot be taken here")
