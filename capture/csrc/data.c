@@ -79,7 +79,8 @@ static ssize_t vector_at(struct request request, enum record_op op, const struct
 	EXPORT ssize_t name(int fd, const struct iovec *parts, int count,     \
 			    off_t offset, int flags)                          \
 	{                                                                     \
-		struct request request = request_begin_move(fd);              \
+		struct request request =                                      \
+			offset == -1 ? request_begin_move(fd) : request_begin(fd); \
                                                                               \
 		request.rw_flags = (uint32_t)flags;                           \
 		return vector_at(request, op, parts, count, offset,           \

@@ -8,7 +8,7 @@
 
 struct seek {
 	struct open_file *file; /* NULL: moves no position that is followed */
-	uint64_t start_ns;      /* 0: nobody else can be at it */
+	uint64_t start_ns;
 	int fd;
 };
 
@@ -23,10 +23,9 @@ static struct seek seek_begin(int fd, off_t offset, int whence)
 	if (!file || file->kind != FILE_RECORDED)
 		return seek;
 	seek.file = file;
-	if (unlikely(request_position_has_users(file))) {
+	if (unlikely(request_position_has_users(file)))
 		file->queried = 1; /* where the others are then only the kernel knows */
-		seek.start_ns = now_ns();
-	}
+	seek.start_ns = now_ns();
 	return seek;
 }
 
@@ -50,8 +49,11 @@ static off_t seek_end(struct seek seek, off_t result)
 {
 	if (!seek.file || result < 0)
 		return result;
-	if (unlikely(seek.start_ns) && !request_is_paused())
-		tell(seek, result);
+	if (unlikely(atomic_load_explicit(&seek.file->has_users, memory_order_relaxed))) {
+		seek.file->queried = 1; /* the second user may have come meanwhile */
+		if (!request_is_paused())
+			tell(seek, result);
+	}
 	atomic_store_explicit(&seek.file->position, result, memory_order_relaxed);
 	return result;
 }

@@ -130,6 +130,24 @@ static struct record moved(struct request request, enum record_op op, const void
 			       .op = (uint16_t)op};
 }
 
+/* Where one went that has moved the position there; no offset if the descriptor is closed by now. */
+static void place_asked(struct record *record, struct request request)
+{
+	struct open_file *file = request.file;
+	off_t position = raw_position(request.fd);
+
+	if (position < 0)
+		return;
+	atomic_store_explicit(&file->position, position, memory_order_relaxed);
+	record->offset = record->result > 0 ? position - record->result : position;
+	record->offset_source = OFFSET_QUERIED;
+	if (atomic_load_explicit(&file->has_users, memory_order_relaxed)) {
+		record->end_ns = now_ns(); /* a seek until now has moved the answer */
+		if (record->offset < 0)
+			record->offset = 0;
+	}
+}
+
 ssize_t request_move(struct request request, enum record_op op, const void *buffer,
 		     size_t length, ssize_t result)
 {
@@ -150,16 +168,7 @@ ssize_t request_move(struct request request, enum record_op op, const void *buff
 			&file->position, result > 0 ? result : 0, memory_order_relaxed);
 	record = moved(request, op, buffer, length, result);
 	if (is_queried) {
-		record.offset = raw_position(request.fd);
-		record.offset_source = OFFSET_QUERIED;
-		atomic_store_explicit(&file->position, record.offset, memory_order_relaxed);
-		if (result > 0)
-			record.offset -= result;
-		if (atomic_load_explicit(&file->has_users, memory_order_relaxed)) {
-			record.end_ns = now_ns(); /* a seek until now has moved the answer */
-			if (record.offset < 0)
-				record.offset = 0;
-		}
+		place_asked(&record, request);
 	} else {
 		record.offset = tracked;
 		record.offset_source = OFFSET_TRACKED;

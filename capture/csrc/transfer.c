@@ -13,11 +13,16 @@ static void transferred(struct request request, enum record_op op, const off_t *
 		request_at(request, op, NULL, bytes, result < 0 ? -1 : *offset - result, result);
 }
 
+static struct request begin(int fd, const off_t *offset)
+{
+	return offset ? request_begin(fd) : request_begin_move(fd);
+}
+
 #define TRANSFER(name)                                                        \
 	EXPORT ssize_t name(int in, off_t *in_offset, int out, off_t *out_offset, \
 			    size_t bytes, unsigned int flags)                 \
 	{                                                                     \
-		struct request from = request_begin_move(in), to = request_begin_move(out); \
+		struct request from = begin(in, in_offset), to = begin(out, out_offset); \
 		ssize_t result = real.name(in, in_offset, out, out_offset, bytes, flags); \
                                                                               \
 		transferred(from, OP_READ, in_offset, bytes, result);         \
@@ -31,7 +36,7 @@ TRANSFER(splice)
 #define SEND(name)                                                            \
 	EXPORT ssize_t name(int out, int in, off_t *offset, size_t bytes)     \
 	{                                                                     \
-		struct request from = request_begin_move(in), to = request_begin_move(out); \
+		struct request from = begin(in, offset), to = begin(out, NULL); \
 		ssize_t result = real.name(out, in, offset, bytes);           \
                                                                               \
 		transferred(from, OP_READ, offset, bytes, result);            \
