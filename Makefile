@@ -24,7 +24,7 @@ bench: setup $(VENV)/.tests ## the measured claims, each against its peer in the
 	@for b in tests/bench/*.py; do echo "== $$b"; \
 		$(BIN)/python -m tests.bench.$$(basename $$b .py) || exit 1; done
 
-study: setup $(VENV)/.tests ## docs/study.md anew: 18 minutes on a machine with nothing else to do
+study: setup $(VENV)/.tests ## docs/study.md anew: 25 minutes on a machine with nothing else to do
 	$(BIN)/python -m tests.bench.study build --rows docs/study/rows.csv
 	$(BIN)/python -m tests.bench.study.tables docs/study/rows.csv docs/study.md
 
