@@ -7,7 +7,7 @@ and all of it up to three times: both are times, of a machine that may be busy w
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,14 +94,28 @@ def saves(attempts: Callable[[], Iterator[Saves]]) -> Saves:
     return next(attempts())
 
 
-def assert_foretold(pairs: Iterator[tuple[float, float]]) -> None:
-    """Each is a time foretold and the real one: in one attempt they have to agree."""
-    seen = []
-    for foretold, real in pairs:
+def assert_foretold(attempts: Iterable[tuple[Saves, float, float]]) -> None:
+    """Each has a time foretold and the real one: in one attempt they have to agree.
+
+    Unless in none of them the storage answered as it was told to, for want of a processor.
+    """
+    seen, late = [], []
+    for saves, foretold, real in attempts:
         seen.append(foretold / real)
+        late.append(write_seconds(saves.far) / DELAY_SECONDS)
         if seen[-1] == pytest.approx(1, rel=WITHIN):
             return
-    pytest.fail(f"foretold over real: {seen}")
+    if min(late) > 1 + WITHIN:
+        pytest.skip(f"the machine is too busy: round trips took {min(late):.1f} times as long")
+    pytest.fail(f"foretold over real: {seen}, round trips over asked: {late}")
+
+
+def write_seconds(location: Path) -> float:
+    """Return the mean time of a write that is one round trip."""
+    trace = read_trace(location)
+    rows = trace.where(trace.row_mask(layer="request", op="write"))
+    took = (rows.ints("end_ns") - rows.ints("start_ns"))[rows.ints("length") <= REQUEST_BYTES]
+    return float(took.mean()) / 1e9
 
 
 def of(episodes: Episodes, engine: str) -> Episodes:
@@ -138,6 +152,7 @@ def test_why_foretells_the_time_on_slow_storage(
     """From a trace of local storage, and a probe of the slow one."""
     assert_foretold(
         (
+            saves,
             min(one["predicted"]["seconds"] for one in of(saves.foretold, engine)),
             min(one["seconds"] for one in of(saves.real, engine)),
         )
@@ -152,6 +167,7 @@ def test_a_replay_with_round_trips_takes_as_long(
     """`--rtt 1ms --timing think` on this disk."""
     assert_foretold(
         (
+            saves,
             replayed_seconds(saves, engine, tmp_path),
             min(first_to_last(saves.far, of(saves.real, engine))),
         )

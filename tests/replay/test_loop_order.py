@@ -16,7 +16,7 @@ from iotrace.replay.executors.uring import UringExecutor
 from iotrace.replay.job import Fence, Job, Op, SyncKind
 from iotrace.replay.loop import Tape
 
-from .job_builder import CREATE, JobBuilder, run
+from .job_builder import CREATE, EXECUTORS, JobBuilder, run
 from .kernel_view import kernel_events
 
 MIB = 1 << 20
@@ -158,8 +158,9 @@ def test_think_time_follows_the_completion_before(
     assert 1_000_000 <= pauses.min() < 2_000_000
 
 
+@pytest.mark.parametrize("executor", EXECUTORS, ids=lambda executor: executor.name)
 def test_waiting_takes_no_processor(executor: Executor, tape: Tape, root: Path) -> None:
-    """A replay that spins disturbs what it measures."""
+    """A replay that spins disturbs what it measures; a submission thread does, and is asked for."""
     job = JobBuilder()
     handle = job.open("a")
     for i in range(8):
