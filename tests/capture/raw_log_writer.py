@@ -78,6 +78,11 @@ class RawLogWriter:
         slots[1:] = np.frombuffer(padded, RECORD)
         self.add_slots(slots, thread)
 
+    def add_write(self, size: int, start: int, end: int, **values: Any) -> None:
+        """Append a whole write of `size` bytes, its times in ns after a second."""
+        times = {"start_ns": 10**9 + start, "end_ns": 10**9 + end}
+        self.add("write", length=size, result=size, **times, **values)
+
     def add_slots(self, slots: np.ndarray[Any, Any], thread: int = 0) -> None:
         """Append slots as they are, for records in bulk and for damaged ones."""
         self.slots.setdefault(thread or self.pid, []).append(slots)

@@ -105,16 +105,7 @@ def made(tmp_path: Path, *calls: tuple[str, int, int, int, int]) -> Trace:
     writer = RawLogWriter()
     writer.open(1, "/data/file", flags=WRITE_NEW)
     for source, start, end, offset, size in calls:
-        writer.add(
-            "write",
-            file=1,
-            offset=offset,
-            length=size,
-            result=size,
-            offset_source=source,
-            start_ns=10**9 + start,
-            end_ns=10**9 + end,
-        )
+        writer.add_write(size, start, end, file=1, offset=offset, offset_source=source)
     writer.end()
     return collected(tmp_path, writer)
 

@@ -67,17 +67,8 @@ def made(tmp_path: Path, *calls: tuple[int, int, int, int, int], source: str = "
     for number in (1, 2):
         writer.open(number, "/data/shared", flags=WRITE_NEW)
     for offset, (thread, number, start, end, size) in enumerate(calls):
-        writer.add(
-            "write",
-            thread=writer.pid + thread,
-            file=number,
-            offset=1000 * offset,
-            length=size,
-            result=size,
-            offset_source=source,
-            start_ns=10**9 + start,
-            end_ns=10**9 + end,
-        )
+        own = {"thread": writer.pid + thread, "offset": 1000 * offset, "offset_source": source}
+        writer.add_write(size, start, end, file=number, **own)
     writer.end()
     return collected(tmp_path, writer)
 
