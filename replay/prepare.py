@@ -114,7 +114,7 @@ def steady_files(plan: Plan, payload_stays: bool) -> frozenset[str]:
             run: its blocks are written, which is all that matters unless bytes are to be proven.
     """
     rows = plan.requests
-    harmless = is_op(rows["op"], (Op.READ, Op.CLOSE, Op.SYNC))
+    harmless = is_op(rows["op"], (Op.READ, Op.CLOSE, Op.SYNC, Op.EVICT))
     harmless |= (rows["op"] == Op.OPEN) & ~resets_of(rows)
     steady = plan.files.exists.copy()
     if payload_stays:

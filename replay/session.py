@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from iotrace.replay.across import run_across
-from iotrace.replay.allocation import has_huge_pages
+from iotrace.replay.allocation import has_huge_pages, loaded_bytes
 from iotrace.replay.executors.executor import Executor, LoopOptions, Run
 from iotrace.replay.fallocate_modes import fit_modes, modes_of, refused_modes
 from iotrace.replay.fold import Fold, fold
@@ -174,7 +174,7 @@ class _Session:
             self.destination.clear()
             prepare_copies(self.plan, self.tape, self.destination.fd)
         except OSError as error:
-            raise self._at_destination(error) from error
+            raise self._at_destination("the destination could not be made ready", error) from error
 
     def make_last(self, workers: int) -> float:
         """Sync every written file, or drain it; return how long that took, in seconds."""
@@ -183,11 +183,10 @@ class _Session:
         try:
             return drain(self.plan, self.workspace.fd, self.destination.fd, workers)
         except OSError as error:
-            raise self._at_destination(error) from error
+            raise self._at_destination("the drain stopped", error) from error
 
-    def _at_destination(self, error: OSError) -> ReplayError:
-        cause = error.strerror or error
-        return ReplayError(f"the drain stopped: {cause}; look at {self.options.root}")
+    def _at_destination(self, what: str, error: OSError) -> ReplayError:
+        return ReplayError(f"{what}: {error.strerror or error}; look at {self.options.root}")
 
     def _prepare(self) -> Prepared:
         self.workspace.clear(self.steady)
@@ -262,7 +261,8 @@ def _replay(
     plan, replaced = fit_modes(plan, missing, target.file_system)
     warm = () if options.warm else warm_reads(plan, target)
     copied = once(group, lambda: copied_on_write(plan, destination.path))
-    if options.allocate == "huge" and not has_huge_pages():
+    loads = loaded_bytes(plan.requests, plan.streams).any()
+    if options.allocate == "huge" and loads and not all(group.gather(has_huge_pages())):
         replaced += ("pages of the usual size: the kernel gives no huge ones",)
     degraded = refused + replaced + warm + unlike_files(plan) + copied
     _refuse_if_strict(options, degraded)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iotrace.replay.grouping import numbered
 from iotrace.replay.intervals import first_claims
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import Ints, Pieces, append_pieces, parts_of, pieces_in_place
@@ -66,8 +67,7 @@ class Broadcast:
 def _first_reads(plan: Plan, index: Ints) -> tuple[Requests, Pieces, Ints]:
     """Return the parts of reads that nobody read before in their step, pieces, and origins."""
     rows = plan.requests.take(index)
-    step, file = rows["step"].astype(np.int64), rows["file"].astype(np.int64)
-    group = np.unique(np.stack([step, file]), axis=1, return_inverse=True)[1].ravel()
+    group = numbered(rows["step"], rows["file"])
     line, owner, place = pieces_in_place(rows, plan.pieces)
     found = first_claims(
         group[owner], place, place + line["length"], np.arange(len(line), dtype=np.int64)

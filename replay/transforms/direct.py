@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.files import growth_of, resets_of, sizes_before
+from iotrace.replay.grouping import first_of_each, grouped, numbered
 from iotrace.replay.job import Op
 from iotrace.replay.pieces import (
     NEIGHBOUR,
@@ -165,7 +166,7 @@ def _pads_the_end(plan: Plan) -> Mask:
     rows = plan.requests
     file = rows["file"].astype(np.int64)
     resets = resets_of(rows) & (file >= 0)
-    order = np.argsort(file, kind="stable")
+    order = grouped(file)
     era = np.empty(len(rows), np.int64)
     era[order] = np.cumsum(resets[order] | np.concatenate([[True], np.diff(file[order]) != 0]))
     ends = growth_of(rows)
@@ -188,7 +189,7 @@ def _cut_backs(requests: Requests, padded: Ints) -> tuple[Requests, Ints]:
     following = np.searchsorted(keys, own * count + padded)
     key = np.append(keys, -1)[following]
     place = np.where(key // count == own, key % count, len(requests))
-    _, kept = np.unique(np.stack([own, place]), axis=1, return_index=True)
+    kept = first_of_each(numbered(own, place))[1]
     source = requests.take(padded[kept])
     size_bytes = source["offset"] + source["length"]
     return source.beside(op=Op.TRUNCATE, length=size_bytes, due_ns=0), place[kept]

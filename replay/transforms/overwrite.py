@@ -161,9 +161,11 @@ class _Folders:
         on_folders |= (rows["op"] == Op.RENAME) & (rows["file"] < 0)
         made: dict[str, int] = {}
         changed: dict[str, int] = {}
-        for at in np.flatnonzero(on_folders).tolist():
-            first = made if rows["op"][at] == Op.MKDIR else changed
-            for index in (rows["path"][at], rows["target"][at]):
+        where = np.flatnonzero(on_folders)
+        columns = (rows.at(name, where).tolist() for name in ("op", "path", "target"))
+        for at, op, path, target in zip(where.tolist(), *columns, strict=True):
+            first = made if op == Op.MKDIR else changed
+            for index in (path, target):
                 if index >= 0:
                     first.setdefault(paths[index], at)
         parents = {path.rpartition("/")[0] for path in paths} - {""}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.replay.files import growth_of, resets_of
+from iotrace.replay.grouping import grouped
 from iotrace.replay.job import Op, is_op
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Applied, Plan
@@ -47,7 +48,7 @@ def _fresh_files(plan: Plan) -> tuple[Ints, Ints]:
     """Return the opens that begin a file that is then written, and the size it gets."""
     rows = plan.requests
     file = rows["file"].astype(np.int64)
-    order = np.argsort(file, kind="stable")
+    order = grouped(file)
     order = order[file[order] >= 0]
     begins = np.ones(len(order), np.bool_)
     begins[1:] = file[order][1:] != file[order][:-1]

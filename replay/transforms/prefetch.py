@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from iotrace.replay.grouping import numbered
 from iotrace.replay.intervals import running_max
 from iotrace.replay.job import Op, is_op
 from iotrace.replay.pieces import NEIGHBOUR, Ints, Pieces, spread
@@ -135,8 +136,8 @@ class _Blocks:
         rows = plan.requests
         reads = _loads(plan)
         low, high = rows["offset"][reads], rows["offset"][reads] + rows["length"][reads]
-        keys = np.stack([rows[name][reads].astype(np.int64) for name in ("stream", "step", "file")])
-        group = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
+        keys = numbered(*(rows.at(name, reads) for name in ("stream", "step", "file")))
+        group = np.unique(keys, return_inverse=True)[1]
         first = low // block_bytes
         count = (high - 1) // block_bytes - first + 1
         if (made := float(count.sum(dtype=np.float64))) > _MOST_BLOCKS:

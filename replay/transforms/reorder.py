@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iotrace.replay.grouping import grouped, grouped_by_place
 from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.transforms.chains import exchangeable
 
@@ -38,8 +39,8 @@ class Reorder:
         """Return the plan in order of offsets."""
         requests = plan.requests
         index, key = exchangeable(plan)
-        in_time = np.argsort(key, kind="stable")
-        by_offset = np.lexsort((index, requests["offset"][index], key))
+        in_time = grouped(key)
+        by_offset = grouped_by_place(key, requests.at("offset", index))
         places, sources = index[in_time], index[by_offset]
         origin = np.arange(len(requests))
         origin[places] = sources

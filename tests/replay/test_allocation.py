@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from iotrace.replay.allocation import allocate
+from iotrace.replay.allocation import allocate, has_huge_pages
 from iotrace.replay.memory_phases import MemoryPhases
 from iotrace.replay.sketch import sketch
 
+from .session_run import run
+
 SIZE_BYTES = 64 << 20
 PAGES = SIZE_BYTES // resource.getpagesize()
-HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def faults_of(huge: bool) -> int:
@@ -27,9 +28,7 @@ def test_every_page_is_touched() -> None:
     assert allocate(0) == 0
 
 
-@pytest.mark.skipif(
-    not HUGE.exists() or "[never]" in HUGE.read_text(), reason="there are no huge pages here"
-)
+@pytest.mark.skipif(not has_huge_pages(), reason="there are no huge pages here")
 def test_huge_pages_are_taken_in_one_fault_each() -> None:
     """As far as the kernel has some: far fewer faults."""
     assert faults_of(huge=True) < PAGES / 4
@@ -44,3 +43,14 @@ def test_a_plan_says_which_pages() -> None:
         "fresh": (5000, False),
         "huge": (5000, True),
     }
+
+
+def test_a_kernel_without_huge_pages_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a load, which takes memory; a save takes none."""
+    monkeypatch.setattr("iotrace.replay.session.has_huge_pages", lambda: False)
+    load = run(sketch("open a r\nread a 0 5000\nclose a"), tmp_path, allocate="huge")
+    assert load.degraded == ("pages of the usual size: the kernel gives no huge ones",)
+    save = run(sketch("open a w+create\nwrite a 0 50\nclose a"), tmp_path, allocate="huge")
+    assert save.degraded == ()
