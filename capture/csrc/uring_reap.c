@@ -34,10 +34,70 @@ static bool is_silent(const struct pending *pending)
 
 /* --- the table --------------------------------------------------------- */
 
-static uint32_t allocate(struct ring *ring)
+static void unlink_silent(struct ring *ring, uint32_t index)
 {
-	uint32_t index = ring->pending_free;
+	uint32_t before = 0, here = ring->silent_first;
 
+	while (here && here != index) {
+		before = here;
+		here = at(ring, here)->next_silent;
+	}
+	*(before ? &at(ring, before)->next_silent : &ring->silent_first) =
+		at(ring, index)->next_silent;
+	if (ring->silent_last == index)
+		ring->silent_last = before;
+}
+
+static void give_place(struct ring *ring, uint32_t index)
+{
+	struct pending *pending = at(ring, index);
+	struct bucket *bucket = bucket_of(ring, pending->user_data);
+	uint32_t before = 0, here = bucket->first;
+
+	while (here && here != index) {
+		before = here;
+		here = at(ring, here)->next;
+	}
+	*(before ? &at(ring, before)->next : &bucket->first) = pending->next;
+	if (bucket->last == index)
+		bucket->last = before;
+	if (is_silent(pending))
+		unlink_silent(ring, index);
+	ring->in_flight--;
+	pending->kind = PENDING_FREE;
+	pending->next = ring->pending_free;
+	ring->pending_free = index;
+}
+
+static void finish(struct ring *ring, uint32_t index, int64_t result, uint64_t now)
+{
+	sqe_complete(ring, at(ring, index), result, now);
+	give_place(ring, index);
+}
+
+/*
+ * A full table holds what never tells its end: silent requests that went well, and completions
+ * that were written over. Those whose end nobody waits for go, in turn; few are looked at each time.
+ */
+static void forget_one(struct ring *ring)
+{
+	for (int i = 0; i < CANDIDATES; i++) {
+		uint32_t index = ring->forgotten++ % ring->pending_entries + 1;
+
+		if (!at(ring, index)->record || is_silent(at(ring, index))) {
+			give_place(ring, index);
+			return;
+		}
+	}
+}
+
+static uint32_t take_place(struct ring *ring)
+{
+	uint32_t index;
+
+	if (!ring->pending_free && ring->pending_used == ring->pending_entries)
+		forget_one(ring);
+	index = ring->pending_free;
 	if (index)
 		ring->pending_free = at(ring, index)->next;
 	else if (ring->pending_used < ring->pending_entries)
@@ -66,7 +126,7 @@ static void find_crossing(struct ring *ring, struct pending *pending)
 static void add(struct ring *ring, const struct pending *announced)
 {
 	struct bucket *bucket = bucket_of(ring, announced->user_data);
-	uint32_t index = allocate(ring);
+	uint32_t index = take_place(ring);
 	struct pending *pending = at(ring, index);
 
 	if (!index)
@@ -98,42 +158,6 @@ static void take_announced(struct ring *ring)
 	for (; taken != end; taken++)
 		add(ring, &ring->queue[taken & (ring->queue_entries - 1)]);
 	atomic_store_explicit(&ring->taken, taken, memory_order_release);
-}
-
-static void unlink_silent(struct ring *ring, uint32_t index)
-{
-	uint32_t before = 0, here = ring->silent_first;
-
-	while (here && here != index) {
-		before = here;
-		here = at(ring, here)->next_silent;
-	}
-	*(before ? &at(ring, before)->next_silent : &ring->silent_first) =
-		at(ring, index)->next_silent;
-	if (ring->silent_last == index)
-		ring->silent_last = before;
-}
-
-static void finish(struct ring *ring, uint32_t index, int64_t result, uint64_t now)
-{
-	struct pending *pending = at(ring, index);
-	struct bucket *bucket = bucket_of(ring, pending->user_data);
-	uint32_t before = 0, here = bucket->first;
-
-	while (here && here != index) {
-		before = here;
-		here = at(ring, here)->next;
-	}
-	*(before ? &at(ring, before)->next : &bucket->first) = pending->next;
-	if (bucket->last == index)
-		bucket->last = before;
-	if (is_silent(pending))
-		unlink_silent(ring, index);
-	sqe_complete(ring, pending, result, now);
-	ring->in_flight--;
-	pending->kind = PENDING_FREE;
-	pending->next = ring->pending_free;
-	ring->pending_free = index;
 }
 
 /* --- matching ---------------------------------------------------------- */

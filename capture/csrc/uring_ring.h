@@ -75,6 +75,7 @@ struct ring {
 	uint32_t pending_used, pending_free;
 	uint32_t silent_first, silent_last; /* in the order of submission */
 	uint32_t in_flight;
+	uint32_t forgotten; /* where in a full table to look for one that will not be missed */
 	uint32_t broken_chain; /* the last of which a link failed */
 	bool has_broken;
 

@@ -105,6 +105,8 @@ static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op
 		at_position(file, sqe->offset, pending);
 	}
 	pending->expected = record.length;
+	if (is_vectored && file.kind != FILE_RECORDED)
+		pending->expected = -1; /* the length is a number of parts, and no bytes */
 	if (sqe->flags & URING_SQE_BUFFER_SELECT && !record.length)
 		pending->expected = -1; /* as long as the buffer that the kernel will choose */
 	pending->record = append(file, &record);

@@ -29,7 +29,9 @@ def run(program: Path, folder: Path, case: str) -> tuple[Trace, list[list[str]]]
     return trace, printed
 
 
-@pytest.mark.parametrize("case", ["positions", "short", "chosen", "slot"])
+@pytest.mark.parametrize(
+    "case", ["positions", "short", "chosen", "slot", "outside", "silent outside"]
+)
 def test_links_are_recorded_as_the_kernel_ran_them(
     program: Path, tmp_path: Path, case: str
 ) -> None:

@@ -271,6 +271,28 @@ static void no_request_moves_more_than_it_asks_for(void)
 	CHECK(outcome[50].ends == 0 && LOG_COUNTED(unmatched_completions) == unmatched + 1);
 }
 
+/* As if they had gone well, or as if nobody had looked in time at how they went. */
+static void a_full_table_forgets_who_never_tells_its_end(uint8_t flags)
+{
+	struct ring *ring = fresh_ring(0);
+	uint64_t unmatched = LOG_COUNTED(unmatched_completions);
+
+	for (uint32_t i = 1; i <= 1000; i++) {
+		queue(ring, URING_WRITE, flags, i % 3, 1);
+		if (i % SQ_ENTRIES == 0)
+			submit(ring);
+	}
+	CHECK(ring->in_flight <= ring->pending_entries);
+	for (uint32_t i = 2; i <= 4; i++) {
+		queue(ring, URING_WRITE, 0, 1000 + i, i);
+		submit(ring);
+		complete(1000 + i, (int32_t)i, 0);
+		ring_reap(ring);
+		check_ended(i, i);
+	}
+	CHECK(outcome[1].ends == 0 && LOG_COUNTED(unmatched_completions) == unmatched);
+}
+
 static void mixed_sizes(void)
 {
 	struct ring *ring = fresh_ring(URING_SETUP_SQE_MIXED | URING_SETUP_CQE_MIXED);
@@ -395,6 +417,8 @@ int main(int argc, char **argv)
 	silent_requests_end_with_a_later_link();
 	silent_requests_of_one_length_and_user_data();
 	no_request_moves_more_than_it_asks_for();
+	a_full_table_forgets_who_never_tells_its_end(0);
+	a_full_table_forgets_who_never_tells_its_end(URING_SQE_SKIP_SUCCESS);
 	mixed_sizes();
 	more_completions_of_one_request();
 	submitter_and_reaper();

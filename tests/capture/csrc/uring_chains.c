@@ -15,6 +15,7 @@
 
 #define SILENT_LINK (IOSQE_IO_LINK | IOSQE_CQE_SKIP_SUCCESS)
 #define LINKS 4
+#define OUTSIDE 2000 /* far more than a table of what is in flight holds */
 
 /* Each of another length, so that its place shows the order; one completion. */
 static void at_position(struct io_uring *ring, int fd, bool reads)
@@ -177,6 +178,37 @@ static void splices(struct io_uring *ring)
 	io_uring_cqe_seen(ring, cqe);
 }
 
+/* Of what is not recorded no completion is needed to know how the three that are have ended. */
+static void outside(struct io_uring *ring, bool is_silent)
+{
+	struct iovec part = {data, 100};
+	struct io_uring_cqe *cqe;
+	int fd = made("kept"), pipes[2];
+
+	CHECK(pipe(pipes) == 0);
+	for (int i = 0; i < OUTSIDE; i++) {
+		struct io_uring_sqe *sqe = next(ring);
+
+		io_uring_prep_writev(sqe, pipes[1], &part, 1, 0);
+		sqe->flags |= is_silent ? IOSQE_CQE_SKIP_SUCCESS : 0;
+		io_uring_sqe_set_data64(sqe, 1000);
+		CHECK(io_uring_submit(ring) == 1);
+		if (!is_silent) {
+			CHECK(io_uring_wait_cqe(ring, &cqe) == 0 && cqe->res == 100);
+			io_uring_cqe_seen(ring, cqe);
+		}
+		CHECK(read(pipes[0], back, 100) == 100);
+	}
+	for (int i = 0; i < 3; i++) {
+		struct io_uring_sqe *sqe = next(ring);
+
+		io_uring_prep_write(sqe, fd, data, 100, 100 * (__u64)i);
+		expect(sqe, "write", "kept", 100 * i, 100);
+		submit(ring, 1);
+	}
+	CHECK(close(fd) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc >= 3 ? argv[2] : "";
@@ -199,6 +231,10 @@ int main(int argc, char **argv)
 		appends(&ring, 2, IOSQE_IO_LINK);
 	else if (!strcmp(name, "splices"))
 		splices(&ring);
+	else if (!strcmp(name, "outside"))
+		outside(&ring, false);
+	else if (!strcmp(name, "silent outside"))
+		outside(&ring, true);
 	else if (!strcmp(name, "slot"))
 		slots(&ring, false);
 	else if (!strcmp(name, "closed slot"))
