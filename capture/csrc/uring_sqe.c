@@ -96,7 +96,8 @@ static void decode_data(struct ring *ring, const struct sqe *sqe, enum record_op
 		pending->kind = PENDING_APPENDS;
 		uring_file_find(&file);
 		pending->is_linked = file.number && ring->chain_appends_to == file.number;
-		ring->chain_appends_to = file.number;
+		if (file.number) /* one to a file that is not recorded changes nothing */
+			ring->chain_appends_to = file.number;
 		if (sqe->offset == AT_POSITION)
 			will_be_asked(file); /* the position moves to the end, too */
 		pending->file = file.file;

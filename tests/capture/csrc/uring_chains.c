@@ -116,11 +116,12 @@ static void slots(struct io_uring *ring, bool closes)
 	CHECK(lseek(fd, 0, SEEK_CUR) == 300 && write(fd, data, 7) == 7 && close(fd) == 0);
 }
 
-/* Links that append, each of another length; `chains` of them at once. */
-static void appends(struct io_uring *ring, int chains, unsigned int flags)
+/* Links that append, each of another length; `chains` of them at once, `between` after the first. */
+static void appends(struct io_uring *ring, int chains, unsigned int flags, int between)
 {
 	int fd = open("append", O_WRONLY | O_CREAT | O_APPEND, 0644);
 	unsigned int told = flags & IOSQE_CQE_SKIP_SUCCESS ? 1 : LINKS;
+	struct iovec part = {data, 10};
 	long long offset = 50;
 
 	CHECK(fd >= 0 && write(fd, data, 50) == 50);
@@ -129,7 +130,10 @@ static void appends(struct io_uring *ring, int chains, unsigned int flags)
 		unsigned int length = 100 * ((unsigned int)i + 1);
 
 		if (i == 1) { /* something else may be between them */
-			io_uring_prep_nop(sqe);
+			if (between < 0)
+				io_uring_prep_nop(sqe);
+			else
+				io_uring_prep_writev2(sqe, between, &part, 1, 0, RWF_APPEND);
 			sqe->flags |= IOSQE_IO_LINK | IOSQE_CQE_SKIP_SUCCESS;
 			sqe = next(ring);
 		}
@@ -142,6 +146,16 @@ static void appends(struct io_uring *ring, int chains, unsigned int flags)
 	CHECK(io_uring_submit_and_wait(ring, told * (unsigned int)chains) > 0);
 	io_uring_cq_advance(ring, told * (unsigned int)chains);
 	CHECK(lseek(fd, 0, SEEK_END) == offset && close(fd) == 0);
+}
+
+/* One of them goes to a file that is out of scope. */
+static void appends_elsewhere(struct io_uring *ring)
+{
+	int fd = open("elsewhere", O_WRONLY | O_CREAT, 0644);
+
+	CHECK(fd >= 0);
+	appends(ring, 1, IOSQE_IO_LINK, fd);
+	CHECK(lseek(fd, 0, SEEK_END) == 10 && close(fd) == 0);
 }
 
 /* Through a pipe, at the position of a file that a child shares; a read of another is in flight. */
@@ -224,11 +238,13 @@ int main(int argc, char **argv)
 	else if (!strcmp(name, "chosen"))
 		chosen_buffer(&ring);
 	else if (!strcmp(name, "appends"))
-		appends(&ring, 1, IOSQE_IO_LINK);
+		appends(&ring, 1, IOSQE_IO_LINK, -1);
 	else if (!strcmp(name, "silent appends"))
-		appends(&ring, 1, SILENT_LINK);
+		appends(&ring, 1, SILENT_LINK, -1);
+	else if (!strcmp(name, "appends elsewhere"))
+		appends_elsewhere(&ring);
 	else if (!strcmp(name, "two chains"))
-		appends(&ring, 2, IOSQE_IO_LINK);
+		appends(&ring, 2, IOSQE_IO_LINK, -1);
 	else if (!strcmp(name, "splices"))
 		splices(&ring);
 	else if (!strcmp(name, "outside"))
