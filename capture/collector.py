@@ -38,14 +38,13 @@ from iotrace.capture.mounts import find_mounts
 from iotrace.capture.notes import Notes, read_notes
 from iotrace.capture.processes import describe_process, has_ended, rank_of
 from iotrace.capture.rawlog import LOG_LIMIT, SUFFIX, RawLog, read_raw_log
-from iotrace.capture.requests import Requests
+from iotrace.capture.requests import Requests, Rows
 from iotrace.capture.roster import Roster, read_roster, unlogged
 from iotrace.capture.rows import DATA_LAYERS, process_block, request_ops
 from iotrace.capture.shared_positions import (
     doubtful_since_taken,
     mark_taken,
     put_in_order,
-    racing_writes,
     uncertain_offsets,
 )
 from iotrace.capture.spans import labelling
@@ -86,7 +85,7 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     block = in_time_order(joined(blocks or [empty_block()]))
     requests = Requests(block, context.words, seeks_of(logs, clock))
     doubts = [*swapped_appends(place_appends(requests))]
-    put_in_order(requests, files)
+    racing = put_in_order(requests, files)
     doubts += swapped_places(mark_swapped(requests))
     doubts += doubtful_since_taken(mark_taken(requests, logs, files, clock))
     here = describe_host()
@@ -112,6 +111,7 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
             unreadable,
             read_roster(raw_dir, found),
             faults,
+            racing,
             doubts,
         ),
     )
@@ -202,6 +202,7 @@ def describe_completeness(
     unreadable: Sequence[str],
     roster: Roster,
     faults: Faults,
+    racing: Mapping[int, Rows],
     doubts: Sequence[str],
 ) -> Completeness:
     """Return what is known to be missing from the rows of the trace.
@@ -210,10 +211,10 @@ def describe_completeness(
         found: all logs; what those without rows lost counts as well.
         logs: the logs of the trace's processes, in order.
         roster: the processes of this host.
+        racing: by file the writes at once through one position that could not be put in order.
         doubts: which requests may have taken each other's places.
     """
     endings = [p.ending for p in roster.without_log() if p.ending]
-    racing = {file: rows for file, rows, _ in racing_writes(requests, context.files)}
     written = written_files(requests, context.files)
     accounts = own_accounts(logs, found, roster)
     processes = tuple(process_completeness(requests, logs, accounts))

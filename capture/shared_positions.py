@@ -21,15 +21,18 @@ from iotrace.capture.thread_positions import is_of_seeked, overlapping
 from iotrace.traces.words import plural
 
 
-def put_in_order(requests: Requests, files: FileTable) -> None:
+def put_in_order(requests: Requests, files: FileTable) -> dict[int, Rows]:
     """Give writes that raced for a position the places they can have had, marked `inferred`.
 
     A position only grows, so it was never above what was asked, and it grows by what is written:
     one after the other, in the order of the answers, the writes fill the file from where they
     began. Which of two at once came first stays unknown. Where that does not fit the answers, as
     after a seek, all stays as it was.
+
+    Returns:
+        Of each file where it does not fit: these writes.
     """
-    block = requests.block
+    block, unfit = requests.block, {}
     for file, rows, others in racing_writes(requests, files):
         answers = block["offset"][rows] + block["result"][rows]
         order = np.lexsort((block["start_ns"][rows], answers))
@@ -40,6 +43,9 @@ def put_in_order(requests: Requests, files: FileTable) -> None:
         if begin in begins and (begin + ends <= answers).all():
             block["offset"][rows] = begin + ends - block["result"][rows]
             block["offset_source"][rows] = requests.words.offset_source.code("inferred")
+        else:
+            unfit[file] = rows
+    return unfit
 
 
 def racing_writes(requests: Requests, files: FileTable) -> Iterator[tuple[int, Rows, Rows]]:

@@ -123,6 +123,39 @@ def test_a_race_that_cannot_be_put_in_order_is_told_once(tmp_path: Path) -> None
     assert sorted(rows(trace, "offset", op="write")) == [(10,), (10,), (20,), (20,)]
 
 
+@pytest.mark.parametrize("seeks", [True, False])
+def test_a_seek_takes_nothing_from_what_is_known_of_a_race(tmp_path: Path, seeks: bool) -> None:
+    """All bytes are there whether or not the head was sought before it was written again."""
+    path = tmp_path / "shared"
+    path.write_bytes(b"x" * 30)
+    status = path.stat()
+    writer = RawLogWriter(pid=2**22 - 1, boot_id=boot_id())
+    inode = {"inode": status.st_ino, "device": status.st_dev, "size": 0}
+    writer.open(1, str(path), flags=os.O_RDWR | os.O_CREAT, **inode)
+    start_ns = next(writer.clock) + 1000
+    if seeks:
+        writer.add("seek", file=1, offset=0, start_ns=start_ns + 300, end_ns=start_ns + 301)
+    for thread, begin_ns, end in ((0, 0, 10), (0, 100, 30), (1, 101, 30), (0, 400, 10)):
+        writer.add(
+            *("write",),
+            **{"file": 1, "offset": end - 10, "length": 10, "result": 10},
+            **{"start_ns": start_ns + begin_ns, "end_ns": start_ns + begin_ns + 50},
+            thread=writer.pid + thread,
+            offset_source="queried",
+        )
+    writer.clock = iter(range(start_ns + 1000, start_ns + 2000))
+    writer.end()
+    trace = collected(tmp_path, writer)
+    (file,) = trace.metadata.completeness.files
+    assert file.complete
+    problems = trace.metadata.completeness.problems()
+    assert problems[0].endswith(
+        "shared: the offsets of 4 writes are not certain: they were written at the same time "
+        "through one descriptor"
+    )
+    assert ["swapped" in problem for problem in problems[1:]] == [True] * seeks
+
+
 def test_bytes_that_were_not_seen_are_missed_once(tmp_path: Path) -> None:
     """One file is one problem, however many processes used it."""
     trace = raced(tmp_path, 60, (20, 30), (20, 60))
