@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,13 @@ OTHERS_MOVED = "others at the same time moved the same position or the end of th
 NOBODY_TO_ASK = "no descriptor of the file was open by which the kernel tells its position or end"
 
 
+class Placeless(NamedTuple):
+    """How many writes went to unknown places of a file, and their bytes."""
+
+    writes: int
+    moved_bytes: int
+
+
 @dataclass(frozen=True)
 class Written:
     """What was written to each file, by identity: since it was last emptied, if it was.
@@ -37,22 +45,22 @@ class Written:
         extents: union of the recorded writes.
         before_bytes: size of the content from before the trace.
         is_mapped: files that may also have been written through memory.
-        placeless_bytes: what was written as well, at unknown places.
+        placeless: what was written as well, at unknown places.
     """
 
     extents: Mapping[int, Extents]
     before_bytes: Bytes
     is_mapped: npt.NDArray[np.bool_]
-    placeless_bytes: Mapping[int, int]
+    placeless: Mapping[int, Placeless]
 
     def recorded_bytes(self, file: int) -> int:
         """Return the end of what was written without a hole; all bytes where places are unknown."""
-        extents, placeless_bytes = self.extents.get(file), self.placeless_bytes.get(file, 0)
+        extents, placeless = self.extents.get(file), self.placeless.get(file)
         if extents is None:
-            return placeless_bytes
-        if not placeless_bytes:
+            return placeless.moved_bytes if placeless else 0
+        if not placeless:
             return extents.prefix_bytes
-        return int((extents.ends - extents.starts).sum()) + placeless_bytes
+        return int((extents.ends - extents.starts).sum()) + placeless.moved_bytes
 
 
 def content_writes(requests: Requests, files: FileTable) -> tuple[Rows, Bytes]:
@@ -75,8 +83,8 @@ def content_writes(requests: Requests, files: FileTable) -> tuple[Rows, Bytes]:
     return writes, emptied_ns
 
 
-def placeless_bytes(requests: Requests, emptied_ns: Bytes) -> Mapping[int, int]:
-    """Return by file the bytes written since it was emptied to places that nobody could tell.
+def placeless_writes(requests: Requests, emptied_ns: Bytes) -> Mapping[int, Placeless]:
+    """Return by file what was written since it was emptied to places that nobody could tell.
 
     Several asynchronous writes at once to the end of a file, or at a position.
     """
@@ -84,7 +92,8 @@ def placeless_bytes(requests: Requests, emptied_ns: Bytes) -> Mapping[int, int]:
     rows = placeless(requests, "write")
     rows = rows[block["start_ns"][rows] >= emptied_ns[block["file"][rows]]]
     return {
-        file: int(block["result"][own].sum()) for file, own in by_file(block["file"][rows], rows)
+        file: Placeless(len(own), int(block["result"][own].sum()))
+        for file, own in by_file(block["file"][rows], rows)
     }
 
 
@@ -134,7 +143,7 @@ def written_files(requests: Requests, files: FileTable) -> Written:
         extents=extents,
         before_bytes=np.where(emptied_ns == NEVER, files.opened_bytes, 0),
         is_mapped=np.isin(np.arange(len(files)), block["file"][writable_maps(requests)]),
-        placeless_bytes=placeless_bytes(requests, emptied_ns),
+        placeless=placeless_writes(requests, emptied_ns),
     )
 
 
@@ -201,8 +210,8 @@ def is_explained(written: Written, files: FileTable, file: int, size_bytes: int 
     ends = extents.ends if extents else np.empty(0, np.int64)
     known = Extents.union(np.append(starts, 0), np.append(ends, written.before_bytes[file]))
     left_out = sum(end - start for start, end in known.gaps(size_bytes))
-    placeless = written.placeless_bytes.get(file, 0)
-    if left_out <= placeless:
+    writes, placeless_bytes = written.placeless.get(file, Placeless(0, 0))
+    if left_out <= placeless_bytes:
         return True  # whether or not the file can be read
     path = Path(files.paths[files.last_paths[file]])
     try:
@@ -211,9 +220,9 @@ def is_explained(written: Written, files: FileTable, file: int, size_bytes: int 
     except OSError:
         return False
     unexplained = sum(stretches)
-    if placeless and unexplained < left_out:  # between holes each begins and ends inside of a block
-        placeless += 2 * block_bytes * len(stretches)
-    return unexplained <= placeless
+    if unexplained < left_out:  # between holes each write may begin and end inside of a block
+        placeless_bytes += 2 * block_bytes * min(len(stretches), writes)
+    return unexplained <= placeless_bytes
 
 
 def process_completeness(

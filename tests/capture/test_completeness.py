@@ -429,6 +429,23 @@ def test_each_stretch_between_holes_begins_and_ends_inside_of_a_block(
     assert of_file(writer, tmp_path).complete == complete
 
 
+@pytest.mark.parametrize(("count", "complete"), [(1, False), (10, True)])
+def test_a_write_is_in_one_stretch_only(
+    writer: RawLogWriter, tmp_path: Path, count: int, complete: bool
+) -> None:
+    """Ten blocks between holes are not what one write of 100 bytes has left there."""
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        for block in range(10):
+            file.seek(10 * block * BLOCK_BYTES)
+            file.write(b"x" * BLOCK_BYTES)
+        file.truncate(100 * BLOCK_BYTES)
+    open_as(writer, path)
+    for _ in range(count):
+        writer.add("write", file=1, length=100, result=100, api="io_uring")
+    assert of_file(writer, tmp_path).complete == complete
+
+
 def test_a_file_that_is_not_to_be_read_is_explained_by_its_bytes(
     writer: RawLogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
