@@ -72,7 +72,8 @@ EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int fl
 	return result;
 }
 
-void passing_taken(long fd)
+/* What the call has returned: an open file of another process, which goes on with it. */
+static void taken(int fd)
 {
 	uint64_t now = now_ns();
 	struct record record = {.start_ns = now, .end_ns = now, .offset = -1, .length = -1,
@@ -81,10 +82,10 @@ void passing_taken(long fd)
 
 	if (fd < 0 || !capture_is_on || log_is_borrowed() || request_is_paused())
 		return;
-	file = descriptor_file((int)fd);
+	file = descriptor_file(fd);
 	if (file->kind != FILE_RECORDED)
 		return;
-	record.file = request_file_number(file, (int)fd);
+	record.file = request_file_number(file, fd);
 	if (record.file)
 		log_append(&record, NULL, 0);
 	else
@@ -94,8 +95,8 @@ void passing_taken(long fd)
 /* The system call: the wrapper of the libc is new, and who looks for it finds ours. */
 EXPORT int pidfd_getfd(int process, int fd, unsigned int flags)
 {
-	int taken = (int)real.syscall(SYS_pidfd_getfd, process, fd, flags, 0, 0, 0);
+	int result = (int)real.syscall(SYS_pidfd_getfd, process, fd, flags, 0, 0, 0);
 
-	passing_taken(taken);
-	return taken;
+	taken(result);
+	return result;
 }

@@ -13,7 +13,4 @@ struct msghdr;
 /* A ring will send this message, which may be no memory of the job's. */
 void passing_foreseen(const struct msghdr *message);
 
-/* What pidfd_getfd() has returned: an open file of another process, which goes on with it. */
-void passing_taken(long fd);
-
 #endif

@@ -27,6 +27,7 @@ EXPORT long captured_syscall(long number, long a, long b, long c, long d, long e
 struct open_how;
 int openat2(int at, const char *path, const struct open_how *how, size_t bytes);
 int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned int flags);
+int pidfd_getfd(int process, int fd, unsigned int flags);
 int close_range(unsigned int first, unsigned int last, int flags);
 
 #define PATH(value) ((const char *)(value))
@@ -58,6 +59,7 @@ int close_range(unsigned int first, unsigned int last, int flags);
 	X(dup, (int)a)                                                                             \
 	X(dup3, (int)a, (int)b, (int)c)                                                            \
 	X(fcntl, (int)a, (int)b, c)                                                                \
+	X(pidfd_getfd, (int)a, (int)b, (unsigned int)c)                                            \
 	X(fsync, (int)a)                                                                           \
 	X(fdatasync, (int)a)                                                                       \
 	X(syncfs, (int)a)                                                                          \
@@ -133,14 +135,6 @@ static __attribute__((noinline)) long register_with_ring(long fd, long opcode, l
 	return result;
 }
 
-static __attribute__((noinline)) long taken_descriptor(long process, long fd, long flags)
-{
-	long taken = real.syscall(SYS_pidfd_getfd, process, fd, flags, 0, 0, 0);
-
-	passing_taken(taken);
-	return taken;
-}
-
 long captured_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
 	if (unlikely(!capture_is_on || real_is_behind(__builtin_return_address(0))))
@@ -169,8 +163,6 @@ long captured_syscall(long number, long a, long b, long c, long d, long e, long 
 		return enter_ring(a, b, c, d, e, f);
 	case SYS_io_uring_register:
 		return register_with_ring(a, b, c, d);
-	case SYS_pidfd_getfd:
-		return taken_descriptor(a, b, c);
 	case SYS_exit_group:
 		process_ends();
 	}
