@@ -130,13 +130,16 @@ static struct record moved(struct request request, enum record_op op, const void
 			       .op = (uint16_t)op};
 }
 
-/* Where one went that has moved the position there; no offset if the descriptor is closed by now. */
+/*
+ * Where one went that has moved the position there; no offset if the descriptor is closed by now,
+ * or another file's.
+ */
 static void place_asked(struct record *record, struct request request)
 {
 	struct open_file *file = request.file;
 	off_t position = raw_position(request.fd);
 
-	if (position < 0)
+	if (position < 0 || descriptor_known(request.fd) != file)
 		return;
 	atomic_store_explicit(&file->position, position, memory_order_relaxed);
 	record->offset = record->result > 0 ? position - record->result : position;
@@ -183,7 +186,7 @@ void request_place_appended(struct record *record, struct open_file *file, int f
 
 	record->offset = -1;
 	record->offset_source = OFFSET_NONE;
-	if (!file || descriptor_known(fd) != file || inode_of_descriptor(fd, &inode) != 0 ||
+	if (!file || inode_of_descriptor(fd, &inode) != 0 || descriptor_known(fd) != file ||
 	    inode.bytes < result)
 		return;
 	record->offset = inode.bytes - result;

@@ -138,12 +138,12 @@ static void place_moved(struct ring *ring, const struct pending *pending, struct
 
 	if (!file || pending->is_crossed)
 		return;
+	if (is_last_mover(ring, pending))
+		end = raw_position(pending->fd);
 	if (descriptor_known(pending->fd) != file) { /* closed: another may share the position */
 		file->queried = 1;
 		return;
 	}
-	if (is_last_mover(ring, pending))
-		end = raw_position(pending->fd);
 	if (!open_file_is_queried(file, pending->fd)) {
 		record->offset = atomic_fetch_add(&file->position, result);
 		record->offset_source = OFFSET_TRACKED;

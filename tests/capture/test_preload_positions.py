@@ -17,6 +17,12 @@ def elsewhere(work, *arguments):
     thread.start(), thread.join()
 """
 CLOSED = "elsewhere(os.lseek, fd, 0, os.SEEK_SET); os.read(fd, 1001)"
+REUSED = """
+with open(sys.argv[1] + "2", "wb") as other:
+    assert other.fileno() == fd + 1
+    other.seek(4000)
+    {}
+"""
 SOUGHT = "os.lseek(fd, 1002, os.SEEK_SET); os.read(fd, 20)"
 GIVEN = {
     "preadv2": "elsewhere(os.preadv, fd, [bytearray(10)], 0, os.RWF_HIPRI)",
@@ -40,6 +46,21 @@ def test_a_descriptor_that_is_closed_meanwhile_gives_no_offset(tmp_path: Path) -
     """The kernel cannot be asked any more: an error is no offset."""
     last = run(tmp_path, CLOSED).of("file", "read")[-1]
     assert (last.result, last.offset, last.offset_source) == (1001, -1, "")
+
+
+@pytest.mark.parametrize(
+    ("call", "moved"),
+    [
+        ("elsewhere(os.lseek, fd, 0, os.SEEK_SET); os.read(fd, 1003)", 1003),
+        ("fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND); os.pwrite(fd, bytes(1004), 0)", 1004),
+    ],
+)
+def test_a_descriptor_that_is_another_files_meanwhile_gives_no_offset(
+    tmp_path: Path, call: str, moved: int
+) -> None:
+    """The other file's position, or its end, says nothing of this one."""
+    last = run(tmp_path, "import fcntl" + REUSED.format(call)).of("file", "read", "write")[-1]
+    assert (last.result, last.offset, last.offset_source) == (moved, -1, "")
 
 
 def test_the_second_user_may_come_during_a_seek(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A library behind capture: what another thread does while a call is under way, done by the call.
- * A read of 1001 bytes closes its descriptor; a seek to 1002 lets a thread of its own read there.
+ * A read of 1001 bytes closes its descriptor, one of 1003 bytes lets it be what the next one is, and
+ * so does a pwrite of 1004; a seek to 1002 lets a thread of its own read there.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -24,6 +25,17 @@ ssize_t read(int fd, void *buffer, size_t bytes)
 
 	if (bytes == 1001)
 		close(fd);
+	if (bytes == 1003)
+		dup2(fd + 1, fd);
+	return result;
+}
+
+ssize_t pwrite64(int fd, const void *buffer, size_t bytes, off_t offset)
+{
+	ssize_t result = syscall(SYS_pwrite64, fd, buffer, bytes, offset);
+
+	if (bytes == 1004)
+		dup2(fd + 1, fd);
 	return result;
 }
 
