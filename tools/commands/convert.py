@@ -28,6 +28,7 @@ from iotrace.traces.formats.table import (
     importers,
     named,
 )
+from iotrace.traces.mapped import with_mapped_noted
 from iotrace.traces.reader import read_trace
 from iotrace.traces.scope import FileSelection, absolute_glob
 from iotrace.traces.stores import SUFFIX, as_uri, is_remote, local_path, shown
@@ -139,6 +140,7 @@ def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) 
             f"{path} was read as {format.what} and holds nothing to keep; "
             "try --all, or another --from"
         )
+    trace = with_mapped_noted(trace)
     if not quiet:
         for problem in trace.metadata.completeness.problems():
             say(problem)

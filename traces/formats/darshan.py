@@ -31,6 +31,7 @@ _POSIX, _MPIIO = "X_POSIX", "X_MPIIO"
 _WIDTH = 8  # words of a segment; those after are of Lustre
 _LIMITS = (
     "Darshan's DXT has no opens, syncs or renames, no threads, and no result of a request",
+    "Darshan's DXT shows nothing of stdio, mapped memory, io_uring or libaio",
     "Darshan stops recording a file or a job at its limits and does not say how much it left out",
 )
 

@@ -244,6 +244,7 @@ class _Log:
         lost = self._lost
         notes = [
             "DFTracer shows no descriptors: positions were followed for each process and file",
+            "DFTracer shows nothing of mapped memory, io_uring or libaio",
             f"{plural(lost['twice'], 'time')} a process opened a file again: offsets may be wrong"
             if lost["twice"]
             else "",

@@ -77,6 +77,7 @@ def read(path: Path) -> Trace:
         "Recorder tells no threads and no descriptors: positions were followed for each rank "
         "and file",
         "Recorder writes the blanks in names as _",
+        "Recorder shows nothing of what moved through mapped memory, io_uring or libaio",
         *(f"{count} {what}" for what, count in sorted(lost.items())),
     ]
     return rows.finish(Metadata(processes=tuple(processes), completeness=noted(*notes)))

@@ -19,12 +19,13 @@ from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats.lines import Lines, parsing
 from iotrace.traces.formats.rows import Rows, noted
 from iotrace.traces.formats.source import Source
-from iotrace.traces.formats.strace_calls import UNSEEN, handle, handled
+from iotrace.traces.formats.strace_calls import CREATING, UNSEEN, handle, handled
 from iotrace.traces.formats.strace_lines import Kind, Line, parse_line, unwrapped
 from iotrace.traces.formats.strace_state import Machine
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.scope import STANDARD_FILES
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 NAME = "strace"
 _PER_THREAD = re.compile(r"\.(\d+)$")
@@ -86,16 +87,18 @@ class _Log:
         self.machine = Machine()
         self.rows = Rows()
         self.forms: Counter[str] = Counter()
-        self._unseen: Counter[str] = Counter()
         self._begun: dict[int, tuple[int, Line]] = {}
+        self._watched: set[int] = set()
+        self._called: Counter[str] = Counter()
 
     def take(self, call: _Timed) -> None:
         """Add what one line tells."""
         line = call.line
         with parsing(call.source, "strace log"):
+            self._watched.add(call.tid)
             if line.kind is Kind.BEGIN:
                 self._begun[call.tid] = call.ns, line
-                if line.name in ("clone", "clone3", "fork", "vfork"):
+                if line.name in CREATING:
                     self.machine.space(call.tid)
                     self.machine.expect(call.tid, "CLONE_THREAD" in line.text)
                 return
@@ -109,9 +112,10 @@ class _Log:
             end_ns = None if line.duration_ns is None else start_ns + line.duration_ns
             if end_ns is None and was_split and "none" not in self.forms:
                 end_ns = max(call.ns, start_ns)
-            if line.name in UNSEEN:
-                self._unseen[line.name] += 1
-            if line.result is None or not handled(line.name):
+            if line.result is None:
+                return
+            self._called[line.name] += line.result >= 0
+            if not handled(line.name):
                 return
             for op, values in handle(self.machine, call.tid, line, text, was_split):
                 self._add(call.tid, op, start_ns, end_ns, values)
@@ -154,8 +158,15 @@ class _Log:
             yield "the strace log has times of day (-t, -tt): the date is not known"
         if "durations" not in self.forms:
             yield "the strace log has no durations (-T): most ends of requests are not known"
-        for name, count in sorted(self._unseen.items()):
-            yield f"{count} calls of {name}: strace does not show the requests behind them"
+        for name in UNSEEN:
+            if self._called[name]:
+                count = plural(self._called[name], "call")
+                yield f"{count} of {name}: strace does not show the requests behind them"
+        created = sum(self._called[name] for name in CREATING)
+        if created and len(self._watched) == 1:
+            yield f"{created:,} processes or threads were begun and not followed (strace -f)"
+        if self._called["execve"] and not self._called["mmap"]:
+            yield "the strace log has no mmap (left out by -e?): files mapped into memory do not show"
         for what, count in sorted(self.machine.lost.items()):
             if what != "descriptors":
                 yield f"{count} {_LOST[what]}"

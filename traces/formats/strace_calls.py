@@ -11,8 +11,9 @@ from iotrace.traces.formats.strace_lines import Line, split_arguments
 from iotrace.traces.formats.strace_state import Machine
 
 # Calls whose requests strace does not show.
-UNSEEN = ("io_uring_enter", "io_submit")
+UNSEEN = ("io_uring_setup", "io_uring_enter", "io_submit")
 
+CREATING = ("clone", "clone3", "fork", "vfork")
 
 _HANDLERS: dict[str, Callable[[Call], Found]] = {
     **dict.fromkeys(("open", "openat", "openat2", "creat"), names.open_file),
@@ -27,7 +28,7 @@ _HANDLERS: dict[str, Callable[[Call], Found]] = {
     "writev": data.data("write", True, None),
     "pwritev": data.data("write", True, 3),
     "pwritev2": data.data("write", True, 3),
-    **dict.fromkeys(("copy_file_range", "sendfile"), data.copy),
+    **dict.fromkeys(("copy_file_range", "sendfile", "splice"), data.copy),
     "lseek": data.seek,
     **dict.fromkeys(("fstat", "newfstatat", "fstat64"), data.stat),
     **dict.fromkeys(("fsync", "fdatasync", "sync_file_range", "syncfs", "sync"), data.sync),
@@ -50,7 +51,7 @@ _HANDLERS: dict[str, Callable[[Call], Found]] = {
         ),
         names.no_file,
     ),
-    **dict.fromkeys(("clone", "clone3", "fork", "vfork"), names.create),
+    **dict.fromkeys(CREATING, names.create),
     **dict.fromkeys(("execve", "execveat"), names.execute),
     **dict.fromkeys(("chdir", "fchdir"), names.change_folder),
     "getcwd": names.current_folder,

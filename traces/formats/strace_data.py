@@ -96,7 +96,7 @@ def move(machine: Machine, file: OpenFile, moved: int, at_end: bool) -> int | No
 
 
 def copy(call: Call) -> Found:
-    """copy_file_range and sendfile: a read and a write."""
+    """copy_file_range, sendfile and splice: a read and a write, where both are files."""
     is_sendfile = call.name == "sendfile"
     source_place, target_place = (1, 0) if is_sendfile else (0, 2)
     moved = max(call.result, 0)
