@@ -54,8 +54,7 @@ class Overview:
         summary: of the payload; `padding_bytes` besides it, of each data op.
         by_op: the figures of each data op's requests alone.
         op_counts: requests per op, the most frequent first.
-        failed: data requests that moved less than asked (a read at the end of a file not
-            included) or nothing.
+        failed: requests per op that failed, or wrote less than asked, the most frequent first.
         contradictions: rows that cannot be true.
         counters: memory and page cache around each span.
         replayed: how it came to be, if it is a result.
@@ -67,7 +66,7 @@ class Overview:
     padding_bytes: dict[str, int]
     by_op: dict[str, Traffic]
     op_counts: dict[str, int]
-    failed: int
+    failed: dict[str, int]
     contradictions: tuple[str, ...]
     counters: tuple[SpanCounters, ...]
     replayed: Replayed | None
@@ -103,7 +102,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
         "command": list(metadata.command),
         "requests": summary.requests,
         "data_requests": summary.data_requests,
-        "failed_requests": overview.failed,
+        "failed_requests": sum(overview.failed.values()),
         "ops": overview.op_counts,
         "tensors": summary.tensors,
         "bytes_written": summary.bytes_written,
@@ -279,9 +278,11 @@ def _print_transfers(terminal: Terminal, overview: Overview) -> None:
     ]
     print_facts(terminal, [("other requests", ", ".join(others) or "none")])
     if overview.failed:
-        terminal.print(
-            f"{plural(overview.failed, 'request')} failed or fell short", style="bold red"
-        )
+        failed = ", ".join(f"{op} {format_count(count)}" for op, count in overview.failed.items())
+        total = plural(sum(overview.failed.values()), "request")
+        moved_less = any(op in overview.failed for op in DATA_OPS)
+        style = "bold red" if moved_less else ""
+        terminal.print(f"{total} failed or fell short: {failed}", style=style)
 
 
 def _print_sizes(terminal: Terminal, summary: Summary) -> None:
@@ -327,17 +328,20 @@ def _aligned(traffic: Traffic) -> str:
 
 
 def _op_counts(trace: Trace) -> dict[str, int]:
-    codes, ops = trace.layer(*REQUEST_LAYERS).codes("op")
+    return _per_op(trace.layer(*REQUEST_LAYERS))
+
+
+def _per_op(requests: Trace) -> dict[str, int]:
+    codes, ops = requests.codes("op")
     counts = np.bincount(codes[codes >= 0], minlength=len(ops)).tolist()
     found = [(op, count) for op, count in zip(ops, counts, strict=True) if count]
     return dict(sorted(found, key=lambda item: -item[1]))
 
 
-def _failed(trace: Trace) -> int:
+def _failed(trace: Trace) -> dict[str, int]:
     """Count what failed or was cut short; a short read is the end of a file, not a failure."""
-    data = trace.layer(*REQUEST_LAYERS)
-    result, length = data.ints("result", null=0), data.ints("length", null=0)
-    writes = data.row_mask(op="write")
-    known = data.valid("result")
-    failed = known & ((data.row_mask(op=DATA_OPS) & (result < 0)) | (writes & (result < length)))
-    return int(failed.sum())
+    requests = trace.layer(*REQUEST_LAYERS)
+    result, length = requests.ints("result", null=0), requests.ints("length", null=0)
+    writes = requests.row_mask(op="write")
+    known = requests.valid("result")
+    return _per_op(requests.where(known & ((result < 0) | (writes & (result < length)))))

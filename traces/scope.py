@@ -59,7 +59,8 @@ class FileSelection:
     """Which files of a foreign trace to keep: those that `capture` would have recorded.
 
     They are those written, and those read outside the system, without the job's own redirected
-    input and output.
+    input and output. Of opens that failed, those that meant to write: reads are tried in many
+    places by design.
 
     Attributes:
         include: globs on absolute paths; if there are any, only these are kept.
@@ -86,6 +87,8 @@ class FileSelection:
         needed = [system.match(path) is None for path in paths]
         keep = np.array([*wanted, True])[codes]  # code -1, null, is the last
         keep &= np.array([*needed, True])[codes] | _is_changed(trace)
+        if not self.everything:
+            keep &= ~_is_tried(trace)
         given = trace.metadata.extra.get(STANDARD_FILES)
         if isinstance(given, list):
             own = [path in given and not self.include and not self.everything for path in paths]
@@ -97,10 +100,26 @@ class FileSelection:
 
 def _is_changed(trace: Trace) -> Mask:
     """Return which rows are on a file that some request changes, or is opened to."""
-    opens = trace.row_mask(op="open") & trace.valid("flags")
-    writable = (trace.ints("flags", null=0) & os.O_ACCMODE) != os.O_RDONLY
-    changes = trace.row_mask(op=_CHANGING_OPS) | (opens & writable)
+    changes = trace.row_mask(op=_CHANGING_OPS) | (_opens(trace) & _means_to_write(trace))
     file, codes = trace.ints("file"), trace.codes("path")[0]
     by_file = np.isin(file, np.unique(file[changes & (file >= 0)])) & (file >= 0)
     by_name = (file < 0) & np.isin(codes, np.unique(codes[changes & (codes >= 0)]))
     return np.asarray(by_file | by_name)
+
+
+def _is_tried(trace: Trace) -> Mask:
+    """Return which rows are opens for reading that failed."""
+    failed = trace.ints("result", null=0) < 0
+    return np.asarray(_opens(trace) & failed & ~_means_to_write(trace))
+
+
+def _opens(trace: Trace) -> Mask:
+    """Return which rows are opens whose flags are known."""
+    return np.asarray(trace.row_mask(op="open") & trace.valid("flags"))
+
+
+def _means_to_write(trace: Trace) -> Mask:
+    flags = trace.ints("flags", null=0)
+    return np.asarray(
+        (flags & os.O_ACCMODE != os.O_RDONLY) | (flags & (os.O_CREAT | os.O_TRUNC) != 0)
+    )

@@ -57,6 +57,23 @@ def test_the_documents_example_of_csv_is_a_trace(tmp_path: Path) -> None:
     assert iotrace("replay", tmp_path / "t.parquet", "--dry-run").returncode == 0
 
 
+def test_an_open_that_failed_is_kept_as_a_capture_keeps_it(tmp_path: Path) -> None:
+    """Reads are tried in many places by design; what could not be made is a failure."""
+    log = tmp_path / "job.log"
+    missing = "= -1 ENOENT (No such file or directory) <0.000001>"
+    log.write_text(
+        f'7 1795997926.000001 openat(AT_FDCWD, "/v/bin/pybuilddir.txt", O_RDONLY) {missing}\n'
+        + STRACE
+        + f'7 1795997928.000001 openat(AT_FDCWD, "/no/b.pt", O_WRONLY|O_CREAT, 0666) {missing}\n'
+    )
+    out = tmp_path / "t.parquet"
+    done = iotrace("convert", log, out)
+    assert "3 rows on files out of scope left out" in done.stderr
+    assert [path for path in read_trace(out).strings("path")] == [*["/d/a.pt"] * 3, "/no/b.pt"]
+    assert iotrace("convert", log, tmp_path / "all.parquet", "--all").returncode == 0
+    assert "/v/bin/pybuilddir.txt" in read_trace(tmp_path / "all.parquet").strings("path")
+
+
 def test_every_format_has_its_own_name_and_does_something() -> None:
     """Two of a name would hide each other."""
     assert len({format.name for format in FORMATS}) == len(FORMATS)

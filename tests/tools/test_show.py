@@ -59,8 +59,19 @@ def test_failed_requests_are_counted(make_trace: Make) -> None:
     rows = checkpoint_rows()
     rows[2] = replace(rows[2], result=-28)
     trace = make_trace(rows)
-    assert "1 request failed or fell short" in iotrace("show", trace).stdout
+    assert "1 request failed or fell short: write 1" in iotrace("show", trace).stdout
     assert "ENOSPC" in iotrace("show", trace, "--requests").stdout
+
+
+def test_a_failed_request_of_any_kind_counts(make_trace: Make) -> None:
+    """As many as a replay leaves out."""
+    rows = checkpoint_rows()
+    place = next(i for i, row in enumerate(rows) if row.op == "open")
+    trace = make_trace([*rows, replace(rows[place], result=-13)])
+    assert "1 request failed or fell short: open 1" in iotrace("show", trace).stdout
+    assert json.loads(iotrace("show", trace, "--json", "-").stdout)["failed_requests"] == 1
+    left_out = iotrace("replay", trace, "--dry-run").stdout
+    assert "requests that failed when recorded, left out: 1" in " ".join(left_out.split())
 
 
 def test_results_that_are_no_error_number_are_listed_as_they_are(make_trace: Make) -> None:

@@ -166,7 +166,7 @@ class _Log:
         if created and len(self._watched) == 1:
             yield f"{created:,} processes or threads were begun and not followed (strace -f)"
         if self._called["execve"] and not self._called["mmap"]:
-            yield "the strace log has no mmap (left out by -e?): files mapped into memory do not show"
+            yield "the strace log has no mmap (left out by -e?): mapped files do not show"
         for what, count in sorted(self.machine.lost.items()):
             if what != "descriptors":
                 yield f"{count} {_LOST[what]}"
