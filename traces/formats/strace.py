@@ -160,8 +160,8 @@ class _Log:
             yield "the strace log has no durations (-T): most ends of requests are not known"
         for name in UNSEEN:
             if self._called[name]:
-                count = plural(self._called[name], "call")
-                yield f"{count} of {name}: strace does not show the requests behind them"
+                calls = plural(self._called[name], "call")
+                yield f"{calls} of {name}: strace does not show the requests behind them"
         created = sum(self._called[name] for name in CREATING)
         if created and len(self._watched) == 1:
             yield f"{created:,} processes or threads were begun and not followed (strace -f)"
