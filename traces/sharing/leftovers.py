@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,8 +33,14 @@ from iotrace.traces.schema import (
 )
 from iotrace.traces.sharing.card import CARD, Card, make_card
 from iotrace.traces.sharing.clean_metadata import ACTIONS, NOTES, UNSAID, clean_metadata
-from iotrace.traces.sharing.needles import MIN_BINARY_BYTES, Needles, find, needles_of
-from iotrace.traces.sharing.pseudonyms import Pseudonyms, is_keyed_name, is_keyed_path, is_pseudonym
+from iotrace.traces.sharing.leftover_search import Leftover, Search
+from iotrace.traces.sharing.needles import Needles, find, needles_of
+from iotrace.traces.sharing.pseudonyms import (
+    Pseudonyms,
+    is_keyed_name,
+    is_keyed_path,
+    is_pseudonym,
+)
 from iotrace.traces.sharing.public_words import (
     COUNTERS,
     DEVICE,
@@ -43,6 +49,7 @@ from iotrace.traces.sharing.public_words import (
     FILE_SYSTEMS,
     LIBRARIES,
     MACHINES,
+    is_engine_name,
 )
 from iotrace.traces.sharing.share import KEY, KNOWN_WORDS
 from iotrace.traces.trace import Trace
@@ -59,26 +66,6 @@ _OWN_WORDS = frozenset(("none", "file", "note", "thread", "seek", "taken")).unio
     *KNOWN_WORDS.values()
 )
 _STEP_BYTES, _OVERLAP_BYTES = 1 << 24, 1 << 13  # no text is longer than a path
-_MAX_SHOWN = 60  # characters of a leftover
-# What tells a place where no original is at hand to compare with.
-_TELLING = re.compile(
-    rb"/(home|users|root|tmp|scratch|lustre|gpfs|beegfs|mnt|proj|projects|work|data|nfs|var|opt|usr"
-    rb"|export|net)/|site-packages|localhost",
-    re.IGNORECASE,
-)
-
-
-@dataclass(frozen=True)
-class Leftover:
-    """Something that a shared trace should not hold, and where it is."""
-
-    where: str
-    what: str
-
-    def __str__(self) -> str:
-        """Return a sentence."""
-        text = self.what if len(self.what) <= _MAX_SHOWN else self.what[:_MAX_SHOWN] + "..."
-        return f"{self.where}: {text!r}"
 
 
 def find_leftovers(location: str, shared: Trace, original: Trace | None = None) -> list[Leftover]:
@@ -96,7 +83,8 @@ def find_leftovers(location: str, shared: Trace, original: Trace | None = None) 
     public = _public(shared, kept)
     needles = Needles() if original is None else needles_of(original, public)
     found += _whole_components(shared, needles.components)
-    search = _Search(needles.texts, public.lower().encode("utf-8", "surrogatepass"))
+    named = "\0".join(part for part in _components(shared) if is_engine_name(part))
+    search = Search.of(needles.texts, named, public)
     for path in locate(location).paths:
         found += _bytes(location, path, search)
     return list(dict.fromkeys(found))
@@ -116,27 +104,6 @@ def hidden_words(shared: Trace, original: Trace) -> tuple[str, ...]:
     }
     found = find(asked.values(), names)
     return tuple(text.decode(errors="replace") for text, lower in asked.items() if lower in found)
-
-
-@dataclass(frozen=True)
-class _Search:
-    """What to look for in bytes: `texts`, and what tells a place and is not in `public`."""
-
-    texts: tuple[bytes, ...]
-    public: bytes
-
-    def in_text(self, where: str, content: bytes) -> Iterator[Leftover]:
-        yield from self._found(where, content, 0)
-        for match in _TELLING.finditer(content):
-            if match.group().lower() not in self.public:
-                yield Leftover(where, match.group().decode(errors="replace"))
-
-    def in_binary(self, where: str, content: bytes) -> Iterator[Leftover]:
-        yield from self._found(where, content, MIN_BINARY_BYTES)
-
-    def _found(self, where: str, content: bytes, least: int) -> Iterator[Leftover]:
-        for text in sorted(find([t for t in self.texts if len(t) >= least], content)):
-            yield Leftover(where, text.decode(errors="replace"))
 
 
 def _card(metadata: Metadata) -> dict[str, Any]:
@@ -212,11 +179,16 @@ def _names(shared: Trace, keyed: bool) -> Iterator[Leftover]:
                 yield Leftover(f"column name, layer {layer}", name)
 
 
-def _whole_components(shared: Trace, components: Collection[str]) -> Iterator[Leftover]:
+def _components(shared: Trace) -> set[str]:
+    """Return the components of all paths."""
     paths = [path for column in ("path", "target") for path in shared.codes(column)[1]]
     paths += [file.path for file in shared.metadata.completeness.files]
     paths += [mount.path for mount in shared.metadata.mounts]
-    for part in sorted({part for path in paths for part in path.split("/")} & set(components)):
+    return {part for path in paths for part in path.split("/")}
+
+
+def _whole_components(shared: Trace, components: Collection[str]) -> Iterator[Leftover]:
+    for part in sorted(_components(shared) & set(components)):
         yield Leftover("a component of a path of the original", part)
 
 
@@ -280,7 +252,7 @@ def _differences(where: str, stored: object, clean: object) -> Iterator[Leftover
         yield Leftover(where, str(stored))
 
 
-def _bytes(location: str, path: str, search: _Search) -> Iterator[Leftover]:
+def _bytes(location: str, path: str, search: Search) -> Iterator[Leftover]:
     """Yield what is in the bytes of a file: as they are, unpacked, and outside of the columns."""
     try:
         with locate(location).open(path) as source:
@@ -300,7 +272,7 @@ def _bytes(location: str, path: str, search: _Search) -> Iterator[Leftover]:
         raise TraceFormatError(f"{path} cannot be searched ({one_line(error)})") from error
 
 
-def _outside_columns(described: pq.FileMetaData, search: _Search) -> Iterator[Leftover]:
+def _outside_columns(described: pq.FileMetaData, search: Search) -> Iterator[Leftover]:
     for name in described.schema.names:
         if name not in (*COLUMNS, "element"):
             yield Leftover("a column", name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,6 +22,7 @@ KEY_BYTES: Final = 32
 MIN_KEY_BYTES: Final = 16
 WORD_LENGTH: Final = 10
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz"  # no vowels: a pseudonym is no word of anybody's language
+_MIN_UNLIKELY = 7  # letters: 1 of 1.3e9 places holds given ones
 _SEPARATORS: Final = "-_.+=#@ "
 _MAX_PART_BYTES: Final = 200  # of a keyed part; one of very many words becomes one pseudonym
 
@@ -37,10 +39,10 @@ _OF = re.compile(r"\A[-_]of[-_]\Z")
 _MAX_INDEX_DIGITS = 4
 _LAYER_NUMBER = re.compile(rf"[0-9]{{1,{_MAX_INDEX_DIGITS}}}", re.ASCII)
 
-_PSEUDONYM = f"[{_LETTERS}]{{{WORD_LENGTH}}}"
+PSEUDONYM: Final = f"[{_LETTERS}]{{{WORD_LENGTH}}}"
 # What keying makes: dots, then pseudonyms, separators and numbers, then extensions.
 _KEYED = re.compile(
-    rf"\.*(?:[{re.escape(_SEPARATORS)}]|{_PSEUDONYM}(?![a-z])|[0-9]{{1,6}}{_END}"
+    rf"\.*(?:[{re.escape(_SEPARATORS)}]|{PSEUDONYM}(?![a-z])|[0-9]{{1,6}}{_END}"
     r"|(?<=[0-9][-_])of(?=[-_][0-9]))*",
     re.ASCII,
 )
@@ -132,7 +134,14 @@ class Pseudonyms:
 
 def is_pseudonym(text: str) -> bool:
     """Return whether `text` has the form of one pseudonym."""
-    return re.fullmatch(_PSEUDONYM, text) is not None
+    return re.fullmatch(PSEUDONYM, text) is not None
+
+
+def may_be_chance(text: bytes) -> bool:
+    """Return whether so little of `text` is no extension that a pseudonym may hold it by chance."""
+    stem, _ = _split_extension(text.decode("latin-1"))
+    said = [char for char in stem if char not in _SEPARATORS]
+    return len(said) < _MIN_UNLIKELY and all(c in _LETTERS or c in string.digits for c in said)
 
 
 def is_keyed_path(path: str) -> bool:
@@ -149,7 +158,7 @@ def _is_keyed(part: str, kind: str) -> bool:
     stem, extension = _split_extension(part) if kind == "path" else (part, "")
     if not _KEYED.fullmatch(stem):
         return False
-    if re.search(_PSEUDONYM, stem) or extension or kind == "name":
+    if re.search(PSEUDONYM, stem) or extension or kind == "name":
         return True
     return not stem.isdecimal() or len(stem) <= _MAX_INDEX_DIGITS
 

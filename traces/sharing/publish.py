@@ -9,7 +9,8 @@ from pathlib import Path
 
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.reader import read_trace
-from iotrace.traces.sharing.leftovers import Leftover, find_leftovers
+from iotrace.traces.sharing.leftover_search import Leftover
+from iotrace.traces.sharing.leftovers import find_leftovers
 from iotrace.traces.sharing.pseudonyms import KEY_BYTES, PseudonymError
 from iotrace.traces.sharing.share import ShareOptions, share_trace
 from iotrace.traces.trace import Trace
@@ -27,8 +28,7 @@ class LeftoverError(IotraceError):
 def publish(trace: Trace, options: ShareOptions) -> Trace:
     """Return the shared trace, which was written and searched for leftovers of `trace`.
 
-    A pseudonym may hold a short word of the original by chance; another key is drawn then, unless
-    the user gave one.
+    Two words may get one pseudonym by chance; another key is drawn then, unless the user gave one.
 
     Args:
         trace: the original.
