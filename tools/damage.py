@@ -16,7 +16,7 @@ from iotrace.tools.render import (
     print_problems,
     print_table,
 )
-from iotrace.traces.formats.damage import Damage
+from iotrace.traces.formats.damage import NOTHING, Damage
 from iotrace.traces.words import plural
 
 _SHOWN = 12
@@ -28,7 +28,7 @@ def to_json(damage: Damage) -> dict[str, Any]:
 
 
 def is_whole(damage: Damage) -> bool:
-    """Return whether nothing is known to be wrong."""
+    """Return whether it was examined, and nothing is known to be wrong."""
     return not damage.index and not damage.lost
 
 
@@ -51,12 +51,12 @@ def print_damages(terminal: Terminal, damages: Sequence[Damage]) -> None:
     rows = [
         (
             one.path,
-            one.engine,
+            one.engine or NONE,
             format_bytes(one.size_bytes),
             f"{format_count(len(one.parts) - len(one.lost))} of {format_count(len(one.parts))}"
             if one.parts or not one.index
             else NONE,
-            "NOT WHOLE" if one.index else "whole",
+            _index(one),
         )
         for one in damages
     ]
@@ -70,6 +70,12 @@ def print_damages(terminal: Terminal, damages: Sequence[Damage]) -> None:
     _print_lost(terminal, wrong)
 
 
+def _index(damage: Damage) -> str:
+    if damage.checked == NOTHING:
+        return "not examined"
+    return "NOT WHOLE" if damage.index else "whole"
+
+
 def _print_lost(terminal: Terminal, lost: Sequence[str]) -> None:
     if lost:
         more = len(lost) - _SHOWN
@@ -79,7 +85,8 @@ def _print_lost(terminal: Terminal, lost: Sequence[str]) -> None:
 
 
 def _lines(damage: Damage) -> Iterator[tuple[str, str]]:
-    yield "checkpoint", f"{damage.path}, {damage.engine}, {format_bytes(damage.size_bytes)}"
+    engine = damage.engine or "of no engine that is known"
+    yield "checkpoint", f"{damage.path}, {engine}, {format_bytes(damage.size_bytes)}"
     yield "index", damage.index or "whole"
     if damage.zeros_bytes:
         last = format_bytes(damage.zeros_bytes)

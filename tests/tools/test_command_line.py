@@ -254,5 +254,14 @@ def test_a_folder_of_checkpoints_is_checked_file_by_file(tmp_path: Path) -> None
     assert "shards/b.safetensors: w, 64 B: cut: 60 of 64 bytes are there" in done.stdout
     told = json.loads(iotrace("check", "shards", "--json", "-", cwd=tmp_path).stdout)
     assert [one["whole"] for one in told["checkpoints"]] == [True, False] and not told["whole"]
+    (tmp_path / "shards" / "b.safetensors").write_bytes(whole)
+    (tmp_path / "shards" / "c.bin").write_bytes(b"of another program")
+    done = iotrace("check", "shards", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[3].split()[-2:] == ["not", "examined"]
+    assert "shards/c.bin: not examined: of no format that is known" in done.stdout
+    told = json.loads(iotrace("check", "shards", "--json", "-", cwd=tmp_path).stdout)
+    assert [one["whole"] for one in told["checkpoints"]] == [True, True, False]
+    assert not told["whole"]
     (tmp_path / "shards" / "t.parquet").touch()
     assert "checkpoint" not in iotrace("check", "shards", cwd=tmp_path).stdout

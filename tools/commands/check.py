@@ -69,7 +69,8 @@ def check(
 
     Of a checkpoint (torch.save, safetensors, DCP, TorchSnapshot, DataStates-LLM) say which tensors
     can be read, and which are lost: of a torn file too, which its engine does not load. Of a
-    folder of such files, file by file.
+    folder of such files, file by file; what has the name of one and cannot be examined is told,
+    and is not whole.
 
     --shared looks at the form of each text, with --original for texts of the original in every byte
     too: those of its paths, command, hosts and mounts. Not for texts of under 4 letters, public
@@ -146,14 +147,13 @@ def _checkpoints(location: str) -> tuple[Damage, ...]:
     if is_remote(location):
         return ()
     path = local_path(location)
-    try:
-        found = examine(path)
-        if found is not None:
-            return (found,)
-        traces = path.is_dir() and any(path.glob(f"[!._]*{SUFFIX}"))
-        return examine_files(path) if path.is_dir() and not traces else ()
-    except OSError:
-        return ()  # the reader of traces says why
+    if not path.exists():
+        return ()  # the reader of traces says so
+    found = examine(path)
+    if found is not None:
+        return (found,)
+    traces = path.is_dir() and any(path.glob(f"[!._]*{SUFFIX}"))
+    return examine_files(path) if path.is_dir() and not traces else ()
 
 
 def _search(trace: str, rows: Trace, original: str | None) -> dict[str, Any]:

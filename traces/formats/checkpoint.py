@@ -7,9 +7,10 @@ A file at rest tells no requests. The trace has the tensors as one save and one 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import dcp_folder, header_file, snapshot_folder, torch_file
@@ -43,7 +44,7 @@ def read(path: Path) -> Trace:
         TraceFormatError: it holds no tensors, or an index is broken.
     """
     found = _Found()
-    for part in parts_of(path) if path.is_dir() else [_Part(path, False)]:
+    for part in parts_of(path, _unreadable) if path.is_dir() else [Part(path, False)]:
         try:
             found.add(part)
         except _WRONG as error:
@@ -54,30 +55,40 @@ def read(path: Path) -> Trace:
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """A file, or a folder that is one checkpoint."""
 
     path: Path
     is_folder: bool
 
 
-def parts_of(folder: Path) -> Iterator[_Part]:
-    """Yield what a folder holds, in name order; a checkpoint of many files is one part."""
-    for top, folders, files in os.walk(folder):
+def parts_of(folder: Path, failed: Callable[[OSError], object] | None = None) -> Iterator[Part]:
+    """Yield what a folder holds, in name order; a checkpoint of many files is one part.
+
+    Args:
+        failed: is called with the error of each folder that cannot be read.
+    """
+    for top, folders, files in os.walk(folder, onerror=failed):
         folders.sort()
         kinds = [name for name in _FOLDERS if name in files]
         if kinds:
-            yield _Part(Path(top), True)
+            yield Part(Path(top), True)
             if kinds == [snapshot_folder.METADATA]:
                 folders.clear()  # all of them are the snapshot's
         for name in sorted(files):
             if not kinds or not name.endswith((*_FOLDERS, ".distcp")):
-                yield _Part(Path(top, name), False)
+                yield Part(Path(top, name), False)
+
+
+def _unreadable(error: OSError) -> NoReturn:
+    raise TraceFormatError(f"{error.filename} cannot be read ({error.strerror}); leave it out")
 
 
 def _kind(path: Path) -> str:
     """Return which format a file has; empty: none that is known."""
     try:
+        if not path.is_file():  # to open a pipe is to wait for its writer
+            return ""
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
             size = os.fstat(file.fileno()).st_size
@@ -102,7 +113,7 @@ class _Found:
         self._stranger_bytes = 0
         self._cut = 0
 
-    def add(self, part: _Part) -> None:
+    def add(self, part: Part) -> None:
         """Add the tensors of a file or a folder."""
         if part.is_folder:
             for name, module in _FOLDERS.items():

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from iotrace.traces.foreign_json import parse_foreign_json
-from iotrace.traces.formats import dcp_folder, header_file, snapshot_folder, torch_scan
+from iotrace.traces.formats import dcp_folder, header_file, snapshot_folder, torch_file, torch_scan
 from iotrace.traces.formats.checkpoint import parts_of
 from iotrace.traces.formats.piece import Piece
-from iotrace.traces.formats.torch_file import ZIP_MAGIC
+from iotrace.traces.formats.torch_file import LEGACY_MAGIC, ZIP_MAGIC
 
 _DCP_SUFFIX = ".distcp"
 _HEADED_SUFFIX = ".safetensors"
-_SHARDS_SUFFIX = ".safetensors.index.json"
+_SUFFIXES = (_HEADED_SUFFIX, ".pt", ".pth", ".bin", ".ckpt")  # names of checkpoints
+_SHARDS_SUFFIXES = (".safetensors.index.json", ".bin.index.json")
+NOTHING = "nothing"  # was examined
 _SLACK_BYTES = 64 << 20  # the last storage of a file that was cut
 _PAGE_BYTES = 4096  # what a crash leaves unwritten reads as pages of zeros
 _CHUNK_BYTES = 1 << 20  # of pages
@@ -42,11 +45,12 @@ class Damage:
     """The state of a checkpoint.
 
     Attributes:
-        engine: whose format it is.
         size_bytes: of its files.
-        index: what is wrong with what tells where tensors lie; empty: nothing.
+        engine: whose format it is; empty: not known.
+        index: what is wrong with what tells where tensors lie, or why it was not examined; empty:
+            nothing.
         checked: `checksums` if all bytes that are there were held against these, `some checksums`
-            if some were, else `extents`.
+            if some were, else `extents`; `nothing` of what was not examined.
         parts: in the order of their bytes; empty where the index tells no names.
         zeros_bytes: of zeros at the end of a single file, in whole pages. A tensor may end so, and
             so does a file that was made at its full size and not filled.
@@ -72,51 +76,108 @@ def examine(path: Path) -> Damage | None:
     Raises:
         OSError: a file cannot be read.
     """
-    if path.is_dir():
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
         return _folder(path)
+    if not stat.S_ISREG(mode):  # to open a pipe is to wait for its writer
+        return None
     with path.open("rb") as file:
-        head = file.read(header_file.LENGTH_BYTES + 2)
+        head = file.read(max(header_file.LENGTH_BYTES + 2, len(LEGACY_MAGIC)))
     if head.startswith(ZIP_MAGIC):
         return _archive(path)
+    is_legacy = head.startswith(LEGACY_MAGIC)
     # What the header's length goes beyond may have been cut off.
-    return _headed(path) if header_file.looks_like(head, sys.maxsize) else None
+    if is_legacy or header_file.looks_like(head, sys.maxsize):
+        return _listed(path, is_legacy)
+    return None
 
 
 def examine_files(folder: Path) -> tuple[Damage, ...]:
-    """Return the state of each checkpoint below a folder that is none itself, in order of name.
+    """Return the state of each checkpoint below a folder that is none itself.
 
-    Of safetensors, files that are empty or that an index beside them names and that are gone too.
+    With what has the name of one or cannot be read, and so was not examined, and files that an
+    index of shards names and that are gone.
+    """
+    found: dict[Path, Damage | None] = {}
+
+    def failed(error: OSError) -> None:
+        path = Path(error.filename)
+        found[path] = _unexamined(path, str(error.strerror))
+
+    for part in parts_of(folder, failed):
+        # A shard of DCP without its index is a part of a folder that has lost it.
+        path = part.path.parent if part.path.suffix == _DCP_SUFFIX else part.path
+        if path not in found:
+            found[path] = _examined(path, part.is_folder or path.name.endswith(_SUFFIXES))
+    for index in [path for path in found if path.name.endswith(_SHARDS_SUFFIXES)]:
+        try:
+            shards = _shards(index)
+        except _BROKEN:
+            found[index] = _broken(index, 0, "broken")
+            continue
+        for path, names in shards.items():
+            damage = found.get(path) or _examined(path, True)
+            found[path] = damage and _with_all(damage, names)
+    return tuple(damage for damage in found.values() if damage is not None)
+
+
+def _examined(path: Path, is_named: bool) -> Damage | None:
+    """Return the state of a file or a folder; of one with the name of a checkpoint in any case."""
+    try:
+        damage = examine(path)
+        if damage is not None or not is_named:
+            return damage
+        status = path.stat()
+    except FileNotFoundError:
+        return _broken(path, 0, "the file is missing") if is_named else None
+    except OSError as error:
+        return _unexamined(path, str(error.strerror))
+    if not stat.S_ISREG(status.st_mode):
+        return _unexamined(path, "no regular file")
+    if not status.st_size or path.name.endswith(_HEADED_SUFFIX):
+        return _broken(path, status.st_size, "cut or broken")
+    return _unexamined(path, "of no format that is known", status.st_size)
+
+
+def _unexamined(path: Path, why: str, size: int = 0) -> Damage:
+    return Damage(str(path), "", size, f"not examined: {why}", NOTHING, ())
+
+
+def _broken(path: Path, size: int, why: str) -> Damage:
+    engine = "safetensors" if path.name.endswith(_HEADED_SUFFIX) else ""
+    return Damage(str(path), engine, size, why, "extents", ())
+
+
+def _shards(index: Path) -> dict[Path, list[str]]:
+    """Return the names of the tensors that each file of an index of shards is to hold.
 
     Raises:
-        OSError: a file cannot be read.
+        ValueError, OSError: it is broken.
     """
-    paths = (part.path for part in parts_of(folder))
-    # A shard of DCP without its index is a part of a folder that has lost it.
-    named = (path.parent if path.suffix == _DCP_SUFFIX else path for path in paths)
-    found: list[Damage] = []
-    for path in dict.fromkeys(named):
-        damage = examine(path)
-        if damage is None and path.name.endswith(_HEADED_SUFFIX):
-            size = path.stat().st_size
-            damage = Damage(str(path), "safetensors", size, "cut or broken", "extents", ())
-        if damage is not None:
-            found.append(damage)
-        if path.name.endswith(_SHARDS_SUFFIX):
-            found += _gone(path)
-    return tuple(found)
-
-
-def _gone(index: Path) -> Iterator[Damage]:
-    """Yield the files that an index of safetensors files names and that are not there."""
     try:
-        names = set(parse_foreign_json(index.read_bytes())["weight_map"].values())
-    except (*_BROKEN, KeyError, TypeError, AttributeError):
-        yield Damage(str(index), "safetensors", index.stat().st_size, "broken", "extents", ())
-        return
-    for name in sorted(str(name) for name in names):
-        file = index.parent / name
-        if not file.is_file():
-            yield Damage(str(file), "safetensors", 0, "the file is missing", "extents", ())
+        files = parse_foreign_json(index.read_bytes())["weight_map"].items()
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("an index without a weight_map") from error
+    named: dict[Path, list[str]] = {}
+    for tensor, file in files:
+        if not isinstance(file, str) or "\0" in file:
+            raise ValueError("a tensor in no file")
+        named.setdefault(index.parent / file, []).append(tensor)
+    return named
+
+
+def _with_all(damage: Damage, names: Iterable[str]) -> Damage:
+    """Return the state of a shard with the tensors that it lacks of those it is to hold."""
+    if damage.index:
+        return damage
+    there = {part.name for part in damage.parts}
+    lost = "the index names it, and the file does not hold it"
+    lacking = (
+        Part(name, damage.path, damage.size_bytes, 0, "", (), lost)
+        for name in names
+        if name not in there
+    )
+    return replace(damage, parts=(*damage.parts, *lacking))
 
 
 def _archive(path: Path) -> Damage | None:
@@ -184,14 +245,18 @@ def _filled_bytes(file: BinaryIO, size: int) -> int:
     return 0
 
 
-def _headed(path: Path) -> Damage:
-    """Return the state of a file that begins with a JSON header."""
+def _listed(path: Path, is_legacy: bool) -> Damage:
+    """Return the state of a file that begins with a list of its tensors."""
     size = path.stat().st_size
+    engine = "torch.save" if is_legacy else "safetensors"
     with path.open("rb") as file:
         try:
-            engine, pieces = header_file.pieces(file, path.name)
+            if is_legacy:
+                pieces = list(torch_file.legacy_pieces(file, path.name))
+            else:
+                engine, pieces = header_file.pieces(file, path.name)
         except _BROKEN:
-            return Damage(str(path), "safetensors", size, "cut or broken", "extents", ())
+            return Damage(str(path), engine, size, "cut or broken", "extents", ())
         filled = _filled_bytes(file, size)
     parts = tuple(_parts(path.parent, pieces))
     return Damage(str(path), engine, size, "", "extents", parts, size - filled)

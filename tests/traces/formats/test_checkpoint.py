@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import struct
 import subprocess
@@ -177,6 +178,16 @@ class Evil:
 
     def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
         return exec, ("raise SystemExit('executed')",)
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(saved: Path, tmp_path: Path) -> None:
+    """It counts as a file of no known format."""
+    name = next((saved / "files").rglob("*.safetensors"))
+    (tmp_path / "a.safetensors").write_bytes(name.read_bytes())
+    os.mkfifo(tmp_path / "b.pt")
+    done = iotrace("convert", tmp_path, tmp_path / "t.parquet", seconds=60)
+    assert done.returncode == 0, done.stderr
+    assert "1 file of no known format left out" in done.stderr
 
 
 def test_nothing_in_a_pickle_is_executed(tmp_path: Path) -> None:

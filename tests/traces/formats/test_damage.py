@@ -15,6 +15,7 @@ import torch.distributed.checkpoint as dcp
 from safetensors.torch import save_file
 from torchsnapshot import Snapshot, StateDict
 
+from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import checkpoint
 from iotrace.traces.formats.damage import Damage, examine, examine_files
 
@@ -242,7 +243,7 @@ def test_a_folder_of_files_is_examined_file_by_file(saved: Path, tmp_path: Path)
     (tmp_path / "a.safetensors").write_bytes(shard)
     (tmp_path / "b.safetensors").write_bytes(shard[:-10])
     (tmp_path / "c.safetensors").touch()
-    names = {"x": "a.safetensors", "y": "d.safetensors"}
+    names = {"layer.0": "a.safetensors", "y": "d.safetensors"}
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": names}))
     (tmp_path / "config.json").write_text("{}")
@@ -255,6 +256,88 @@ def test_a_folder_of_files_is_examined_file_by_file(saved: Path, tmp_path: Path)
     }  # fmt: skip
     index.write_text("{}")
     assert [one.index for one in examine_files(tmp_path) if one.path == str(index)] == ["broken"]
+
+
+@pytest.mark.parametrize("suffix", ["pt", "pth", "bin", "ckpt", "safetensors"])
+def test_what_has_the_name_of_a_checkpoint_is_never_left_out(
+    saved: Path, tmp_path: Path, suffix: str
+) -> None:
+    """One without a byte is broken, one that is gone missing, and others are not examined."""
+    shutil.copy(saved / "model.pt", tmp_path / "whole.pt")
+    (tmp_path / f"empty.{suffix}").touch()
+    (tmp_path / f"gone.{suffix}").symlink_to(tmp_path / "none")
+    (tmp_path / f"loop.{suffix}").symlink_to(tmp_path / f"loop.{suffix}")
+    (tmp_path / f"strange.{suffix}").write_bytes(b"neither a pickle nor an archive")
+    os.mkfifo(tmp_path / f"pipe.{suffix}")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "none")
+    found = {Path(one.path).stem: (one.index, one.checked) for one in examine_files(tmp_path)}
+    unknown = "not examined: of no format that is known"
+    assert found == {
+        "whole": ("", "checksums"),
+        "empty": ("cut or broken", "extents"),
+        "gone": ("the file is missing", "extents"),
+        "loop": ("not examined: Too many levels of symbolic links", "nothing"),
+        "pipe": ("not examined: no regular file", "nothing"),
+        "strange": ("cut or broken", "extents")
+        if suffix == "safetensors"
+        else (unknown, "nothing"),
+    }
+
+
+def test_a_file_of_the_legacy_format_is_held_against_its_extents(tmp_path: Path) -> None:
+    """As torch wrote them before 1.6: the cut loses the last tensor."""
+    old = tmp_path / "old.bin"
+    torch.save(STATE, old, _use_new_zipfile_serialization=False)
+    whole = state_of(old)
+    assert (whole.engine, whole.index, whole.checked) == ("torch.save", "", "extents")
+    assert readable(whole) == sorted(STATE)
+    assert whole.parts[-1].offset + whole.parts[-1].length == old.stat().st_size
+    os.truncate(old, old.stat().st_size - 10)
+    (cut,) = examine_files(tmp_path)
+    assert [part.name for part in cut.lost] == [whole.parts[-1].name]
+    os.truncate(old, 200)
+    assert state_of(old).index == "cut or broken"
+
+
+def test_a_folder_that_cannot_be_read_is_told(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies in it is not known; the others are examined all the same."""
+    if os.getuid() != 0:
+        pytest.skip("becomes another user")
+    tmp_path.chmod(0o755)
+    shutil.copy(saved / "model.pt", tmp_path / "a.pt")
+    (tmp_path / "sub").mkdir(mode=0o700)
+    shutil.copy(saved / "model.pt", tmp_path / "c.pt")
+    (tmp_path / "c.pt").chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+    os.seteuid(65534)
+    try:
+        found = {one.path: one.index for one in examine_files(Path())}
+        with pytest.raises(TraceFormatError, match=r"sub cannot be read \(Permission denied\)"):
+            checkpoint.read(Path())
+    finally:
+        os.seteuid(0)
+    denied = "not examined: Permission denied"
+    assert found == {"a.pt": "", "c.pt": denied, "sub": denied}
+
+
+@pytest.mark.parametrize("suffix", ["bin", "safetensors"])
+def test_a_tensor_that_an_index_of_shards_names_is_to_be_in_its_file(
+    tmp_path: Path, suffix: str
+) -> None:
+    """A file of the right name that holds another tensor has lost it."""
+    save = torch.save if suffix == "bin" else save_file
+    save({"w": torch.ones(4)}, tmp_path / f"a.{suffix}")
+    index = tmp_path / f"model.{suffix}.index.json"
+    names = {"w": f"a.{suffix}", "v": f"a.{suffix}", "u": f"b.{suffix}"}
+    index.write_text(json.dumps({"weight_map": names}))
+    a, b = examine_files(tmp_path)
+    assert readable(a) == ["w"]
+    lost = "the index names it, and the file does not hold it"
+    assert [(part.name, part.lost) for part in a.lost] == [("v", lost)]
+    assert (Path(b.path).name, b.index) == (f"b.{suffix}", "the file is missing")
 
 
 def test_a_folder_of_dcp_below_that_lost_its_index_is_told(saved: Path, tmp_path: Path) -> None:
