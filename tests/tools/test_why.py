@@ -1,6 +1,7 @@
 """`iotrace why` on the traces that come with the project, and on small ones."""
 
 import json
+import re
 import shlex
 import time
 from dataclasses import asdict, replace
@@ -13,9 +14,10 @@ from iotrace.replay.probe_cache import load_probe, save_probe
 from iotrace.tools.render import format_seconds
 from iotrace.tools.verdict.shapes import request_shape
 from iotrace.traces.verdict.shape import Shape
+from iotrace.traces.writer import write_trace
 
 from .command import assert_fits, assert_one_line_error, iotrace
-from .conftest import Make, checkpoint_rows
+from .conftest import Make, build, checkpoint_rows, metadata
 
 OPS = ("write", "read")
 CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
@@ -181,6 +183,46 @@ def test_the_median_of_two_saves_lies_between_them(make_trace: Make, tmp_path: P
     saves = [one["seconds"] for one in json.loads(told.read_text())["episodes"]]
     assert len(set(saves)) == 2
     assert f"median {format_seconds(sum(saves) / 2)})" in shown
+    assert "save 1, the longest (median" in head(shown)["save"]
+
+
+def test_a_save_without_a_step_is_named_by_its_engine(make_trace: Make) -> None:
+    """Where its engine is known it is not of none."""
+    rows = [
+        replace(row, step=step, file=file, engine="dcp")
+        for file, (step, count) in enumerate(((-1, 9), (0, 3)))
+        for row in checkpoint_rows(f"/c/{file}", [1 << 20] * count)[: count + 3]
+    ]
+    shown = iotrace("why", make_trace(rows), "--no-probe").stdout
+    assert " in save (dcp), the longest (median" in head(shown)["save"]
+
+
+def test_an_advice_on_several_saves_says_of_how_many(make_trace: Make) -> None:
+    """None of the three was synced: one line, which does not read as if it were of the first."""
+    rows = [
+        replace(row, step=step, file=step, engine=engine)
+        for step, engine in enumerate(("dcp", "torch.save", "safetensors"))
+        for row in checkpoint_rows(f"/c/{step}", [1 << 20] * 3)[:6]
+        if row.op != "sync"
+    ]
+    advice = json.loads(iotrace("why", make_trace(rows), "--no-probe", "--json", "-").stdout)
+    (about,) = (one["about"] for one in advice["advice"] if "fsync" in one["change"])
+    assert re.fullmatch(r"save \d \((dcp|torch.save|safetensors)\) and 2 more", about)
+
+
+@pytest.mark.parametrize("saves", [1, 2])
+def test_padding_is_said_to_be_of_what_it_is_of(saves: int, tmp_path: Path) -> None:
+    """It is told of the whole replay: of one save's bytes only where there is no other."""
+    rows = [
+        replace(row, step=step, file=step)
+        for step in range(saves)
+        for row in checkpoint_rows(f"/c/{step}", [1 << 20] * 3)[:6]
+    ]
+    told = {"executor": "posix", "transforms": ["align"], "replayed": {"padding_bytes": 4096}}
+    write_trace(build(rows, replace(metadata(), extra={"replay": told})), tmp_path / "r.parquet")
+    found = head(iotrace("why", tmp_path / "r.parquet", "--no-probe").stdout)["bytes"]
+    of = "of it padding" if saves == 1 else "of all that was moved is padding"
+    assert found == f"wrote 3 MiB (1 open); 4 KiB {of}"
 
 
 def test_all_lines_of_the_head_are_of_the_longest_save(make_trace: Make) -> None:
@@ -194,12 +236,15 @@ def test_all_lines_of_the_head_are_of_the_longest_save(make_trace: Make) -> None
     trace = json.loads(done.stdout)
     assert [one["engine"] for one in trace["episodes"]] == ["dcp", "torch.save"]
     found = head(iotrace("why", trace["trace"], "--no-probe").stdout)
-    assert "(dcp, step 0, the longest; median" in found["save"]
+    assert " in save 0 (dcp), the longest (median" in found["save"]
     assert found["writes"].startswith("30 of 1 MiB")
     assert found["bytes"].startswith("wrote 30 MiB")
     assert found["durable"].startswith("yes: 1 file synced at return")  # the other is not
     advice = trace["advice"]
-    assert {one["about"] for one in advice} <= {"save 0 (dcp)", "save 1 (torch.save)"}
+    assert {one["about"].removesuffix(" and 1 more") for one in advice} <= {
+        "save 0 (dcp)",
+        "save 1 (torch.save)",
+    }
     assert len({(one["because"], one["command"]) for one in advice}) == len(advice)
     assert found["change"].startswith(f"{advice[0]['about']}: ")
     assert advice[0]["gain_seconds"] == max(one["gain_seconds"] for one in advice)

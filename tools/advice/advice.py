@@ -75,7 +75,7 @@ _KNOBS = {
 class Advice:
     """One thing to change, why, and the command that proves it; the gain orders them.
 
-    `about` is the save or load that it would speed up; empty: the whole trace.
+    `about` is the save or load that gains most, and how many more; empty: the whole trace.
     """
 
     change: str

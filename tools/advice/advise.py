@@ -32,16 +32,25 @@ def advise(
         root: where the proofs are to be run.
     """
     found = {one.change: one for one in _full(location, verdict)}
+    labels: dict[str, set[str]] = {}
     for finding in sorted(verdict.findings, key=lambda one: -one.seconds):  # if gains are equal
         for one in _rules(shlex.quote(location), finding, storage):
+            labels.setdefault(one.change, set()).add(finding.episode.label)
             known = found.get(one.change)
             if known is None or one.gain_seconds > known.gain_seconds:
                 found[one.change] = replace(one, about=finding.episode.label)
     ordered = sorted(found.values(), key=lambda one: -one.gain_seconds)
-    told: dict[tuple[str, str], Advice] = {}
+    told: dict[tuple[str, str], list[Advice]] = {}
     for one in ordered:  # engines that need the same thing word it differently
-        told.setdefault((one.because, one.command), one)
-    return tuple(_at_root(one, root) for one in told.values())
+        told.setdefault((one.because, one.command), []).append(one)
+    return tuple(_at_root(_of_all(alike, labels), root) for alike in told.values())
+
+
+def _of_all(alike: list[Advice], labels: dict[str, set[str]]) -> Advice:
+    """Return the first, about `save 0 (dcp) and 2 more` if others need the same thing."""
+    about = set().union(*(labels.get(one.change, set()) for one in alike))
+    more = f" and {len(about) - 1} more" if len(about) > 1 else ""
+    return replace(alike[0], about=alike[0].about + more)
 
 
 def _at_root(advice: Advice, root: Path) -> Advice:

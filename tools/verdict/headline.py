@@ -44,14 +44,13 @@ def headline(
 ) -> Iterator[tuple[str, str]]:
     """Yield (label, sentence), the most telling first; each is to fit a line of 80 columns."""
     saves, loads = verdict.of(Phase.SAVE), verdict.of(Phase.LOAD)
-    save, load = (max(found, key=_seconds, default=None) for found in (saves, loads))
+    save, load = (max(found, key=lambda f: f.seconds, default=None) for found in (saves, loads))
     yield "trace", _what(location, metadata, saves, loads)
     if verdict.failures.first_error or verdict.failures.first_short:
         yield "error", _failures(verdict)
-    for findings in (saves, loads):
-        if not findings:
+    for findings, worst in ((saves, save), (loads, load)):
+        if worst is None:
             continue
-        worst = max(findings, key=_seconds)
         yield worst.episode.name, _time(worst, findings)
         if worst.data is not None:
             cached = _cached(worst, verdict, storage) if findings is loads else ""
@@ -63,12 +62,15 @@ def headline(
             mapped = plural(verdict.mapped_only, "file")
             yield "reads", f"{mapped} mapped: what was read through it, and when, was not seen"
     if storage is not None:
-        yield from _capabilities(storage, saves, loads)
+        yield from _capabilities(storage, save, load)
     if saves or loads:
         moved = [_bytes(one, verb) for one, verb in ((save, "wrote"), (load, "read")) if one]
         replayed = Replayed.of(metadata)
         if replayed and replayed.padding_bytes:
-            moved.append(f"{format_bytes(replayed.padding_bytes)} of it padding")
+            all_bytes = int(verdict.requests.moved.sum())  # whose padding is known, no less
+            alone = [one.amplification.moved_bytes for one in verdict.findings] == [all_bytes]
+            of = "of it padding" if alone else "of all that was moved is padding"
+            moved.append(f"{format_bytes(replayed.padding_bytes)} {of}")
         yield "bytes", "; ".join(moved)
     if save is not None:
         yield "durable", _durable(save)
@@ -158,9 +160,7 @@ def _time(worst: Finding, findings: Sequence[Finding]) -> str:
     text = format_seconds(worst.seconds)
     if len(findings) > 1:
         middle = median(one.seconds for one in findings)
-        step = f"step {worst.episode.step}" if worst.episode.step >= 0 else "of no engine"
-        engine = f"{worst.episode.engine}, " if worst.episode.engine else ""
-        text += f" ({engine}{step}, the longest; median {format_seconds(middle)})"
+        text += f" in {worst.episode.label}, the longest (median {format_seconds(middle)})"
     text += f": {_shares(rank)}"
     waits = [one.rank_seconds for one in worst.split if one is not rank]
     least = 0.01 if _is_straggler(worst) else _LATE
@@ -204,11 +204,11 @@ def _outside(rank: RankSplit) -> Iterator[tuple[float, str]]:
 
 
 def _capabilities(
-    storage: Capability, saves: Sequence[Finding], loads: Sequence[Finding]
+    storage: Capability, save: Finding | None, load: Finding | None
 ) -> Iterator[tuple[str, str]]:
     """Yield what the storage gives to large requests, of the ops that occur."""
     parts, depths = [], []
-    for op, used in (("write", saves), ("read", loads)):
+    for op, used in (("write", save), ("read", load)):
         best = storage.best(op, _LARGE_BYTES)
         if used and best is not None:
             way = "direct" if best.direct else "buffered"
@@ -219,18 +219,12 @@ def _capabilities(
     if parts:
         depth = ", ".join(map(str, dict.fromkeys(depths)))
         yield "here", f"{format_bytes(_LARGE_BYTES)}: {', '.join(parts)} (depth {depth})"
-    for findings in (saves, loads):
-        worst = max(findings, key=_seconds, default=None)
+    for worst in (save, load):
         told = predict(worst, storage) if worst else None
         if worst and told:
             trips = plural(told.round_trips, "round trip")
             seconds = format_seconds(told.seconds)
             yield "", f"the same {worst.episode.name} takes {seconds} there: {trips}"
-
-
-def _seconds(finding: Finding) -> float:
-    """Return what the longest save and load, of which all lines are, are chosen by."""
-    return finding.seconds
 
 
 def _bytes(finding: Finding, verb: str) -> str:
