@@ -4,8 +4,8 @@
 
 Prints them, or puts each in its place in the document: between `<!-- NAME -->` and `<!-- end -->`.
 Times are medians in seconds with the least and the most. Ratios are medians over the turns of the
-ratio within a turn, with a 95 % bootstrap interval (of fewer than 6 turns, the least and the most);
-of sides that took no turns, the ratio of the medians.
+ratio within a turn, with a 95 % bootstrap interval (of fewer than 6 turns, the least and the most,
+and how many they are); of sides that took no turns, the ratio of the medians.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from __future__ import annotations
 import re
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from iotrace.replay.statistics import estimate
+from iotrace.replay.statistics import INTERVAL_RUNS, estimate
+from iotrace.traces.words import plural
 
 from .engine import ENGINES
 from .rows import Row, fastest_side, read_rows
@@ -79,7 +81,7 @@ class Rows:
         if not ratios:
             return "-"
         found = estimate(ratios)
-        return f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]"
+        return f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]{_few(ratios)}"
 
     def ratios(self, part: str, engine: str, above: str, below: str, number: Number) -> list[float]:
         """Return the ratios of two sides within each turn; none where one was not run."""
@@ -175,7 +177,12 @@ def _reached(ratios: Sequence[float], least: float, most: float) -> str:
     if not ratios:
         return "-"
     median = statistics.median(ratios)
-    return f"{'yes' if least <= median <= most else 'no'}, {median:.2f}"
+    return f"{'yes' if least <= median <= most else 'no'}, {median:.2f}{_few(ratios)}"
+
+
+def _few(ratios: Sequence[float]) -> str:
+    """Return of how many turns ratios are where an interval cannot be told of them."""
+    return f", {plural(len(ratios), 'turn')}" if len(ratios) < INTERVAL_RUNS else ""
 
 
 def recorded_table(rows: Rows) -> str:
@@ -273,20 +280,25 @@ def factors_table(rows: Rows, part: str) -> str:
 
 
 def loads_table(rows: Rows) -> str:
-    """The load average of each part."""
+    """The load average of each part, and the turns of what has fewest of them and most."""
     parts = dict.fromkeys(row.part.split()[0] for row in rows.rows)
     return table(
         ("part", "turns", "load"),
         (
             (
                 part,
-                str(1 + max(row.turn for row in own)),
+                _range(Counter((row.part, row.engine, row.side) for row in own).values()),
                 f"{min(row.load for row in own):.1f} to {max(row.load for row in own):.1f}",
             )
             for part in parts
             for own in [[row for row in rows.rows if row.part.split()[0] == part]]
         ),
     )
+
+
+def _range(counts: Collection[int]) -> str:
+    least, most = min(counts), max(counts)
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 TABLES: dict[str, Callable[[Rows], str]] = {
