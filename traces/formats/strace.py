@@ -161,23 +161,26 @@ class _Log:
         for name in UNSEEN:
             if self._called[name]:
                 calls = plural(self._called[name], "call")
-                yield f"{calls} of {name}: strace does not show the requests behind them"
+                yield f"{calls} of {name}: strace does not show the requests that it makes"
         created = sum(self._called[name] for name in CREATING)
         if created and len(self._watched) == 1:
-            yield f"{created:,} processes or threads were begun and not followed (strace -f)"
+            tasks = plural(created, "task")
+            yield f"{tasks} (process or thread) begun and not followed (strace -f)"
         if self._called["execve"] and not self._called["mmap"]:
             yield "the strace log has no mmap (left out by -e?): mapped files do not show"
         for what, count in sorted(self.machine.lost.items()):
             if what != "descriptors":
-                yield f"{count} {_LOST[what]}"
+                noun, lacking = _LOST[what]
+                yield f"{plural(count, noun)} {lacking}"
         if self._begun:
-            yield f"{len(self._begun)} calls had not returned at the end of the strace log"
+            calls = plural(len(self._begun), "call")
+            yield f"{calls} had not returned at the end of the strace log"
 
 
 _LOST = {
-    "positions": "reads and writes at positions that the strace log does not tell",
-    "folders": "paths relative to a folder that the strace log does not tell (-y shows it)",
-    "beginnings": "calls of which the strace log has the end alone",
+    "positions": ("request", "whose position the strace log does not tell"),
+    "folders": ("path", "relative to a folder that the strace log does not tell (-y shows it)"),
+    "beginnings": ("call", "of which the strace log has the end alone"),
 }
 
 

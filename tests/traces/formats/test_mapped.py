@@ -89,7 +89,7 @@ def test_what_strace_was_not_asked_to_show_is_said(tmp_path: Path) -> None:
         + "clone(child_stack=NULL, flags=SIGCHLD) = 99\n"
     )
     notes = " ".join(strace.read(log_of(tmp_path, text)).metadata.completeness.notes)
-    assert "1 processes or threads were begun and not followed (strace -f)" in notes
+    assert "1 task (process or thread) begun and not followed (strace -f)" in notes
     assert "no mmap (left out by -e?)" in notes
     assert "1 call of io_uring_setup" in notes
 
