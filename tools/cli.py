@@ -32,11 +32,9 @@ from iotrace.tools.commands.show import show
 from iotrace.tools.commands.sweep import sweep
 from iotrace.tools.commands.synth import synth
 from iotrace.tools.commands.why import why
-from iotrace.tools.say import say
+from iotrace.tools.say import PROGRAM, say
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.version import tool_version
-
-PROGRAM = "iotrace"
 
 # In the order of the help.
 VERBS: tuple[Callable[..., int | None], ...] = (

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 
 from iotrace.tools.render import Terminal
 
+PROGRAM = "iotrace"
 _INDENT = "  "
+_COMMAND = re.compile(r"`[^`]*`")
+_GLUE = "\0"  # in the place of a blank where no line may end
 
 
 def say(sentence: str) -> None:
-    """Print a sentence on stderr; a word wider than the terminal, such as a path, stays whole."""
-    line = f"iotrace: {sentence}"
+    """Print a sentence on stderr; a path and a command in backticks stay whole."""
+    line = f"{PROGRAM}: {sentence}"
     if sys.stderr.isatty():
         line = textwrap.fill(
-            line,
+            _COMMAND.sub(lambda command: command[0].replace(" ", _GLUE), line),
             Terminal(stderr=True).width,
             subsequent_indent=_INDENT,
             break_long_words=False,
             break_on_hyphens=False,
-        )
+        ).replace(_GLUE, " ")
     print(line, file=sys.stderr)

@@ -193,6 +193,15 @@ def test_sentences_are_folded_on_a_terminal_and_whole_in_a_pipe(tmp_path: Path) 
         assert any(len(line) > COLUMNS for line in piped.splitlines())
 
 
+def test_a_command_in_backticks_is_not_folded(tmp_path: Path) -> None:
+    """It can be copied, at a width that would end the line within it too."""
+    line = iotrace("show", "none").stderr
+    width = line.index(" capture`") + 1
+    shown = on_terminal("show", "none", status=2, COLUMNS=str(width)).splitlines()
+    assert shown[-1].strip() == "`iotrace capture`"
+    assert " ".join(word for line in shown for word in line.split()) == line.strip()
+
+
 def test_progress_is_drawn_on_a_terminal_and_wiped(small_trace: Path, tmp_path: Path) -> None:
     """What stays on the screen is the result."""
     shown = on_terminal("replay", small_trace, "--root", tmp_path, "--repeat", 2, "--verify")
