@@ -30,11 +30,9 @@ from iotrace.capture.completeness import (
     unread_direct,
     written_files,
 )
-from iotrace.capture.environment import boot_id, describe_host
 from iotrace.capture.faults import Faults, faults_of, read_faults
 from iotrace.capture.files import FileTable, identify
 from iotrace.capture.mapped import mapped_bytes
-from iotrace.capture.mounts import find_mounts
 from iotrace.capture.notes import Notes, read_notes
 from iotrace.capture.processes import describe_process, has_ended, rank_of
 from iotrace.capture.rawlog import LOG_LIMIT, SUFFIX, RawLog, read_raw_log
@@ -50,9 +48,11 @@ from iotrace.capture.shared_positions import (
 from iotrace.capture.spans import labelling
 from iotrace.capture.steps import in_steps
 from iotrace.capture.thread_positions import mark_swapped, seeks_of, swapped_places
+from iotrace.traces.environment import boot_id, describe_host
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.metadata import Completeness, Host, Metadata
+from iotrace.traces.mounts import find_mounts
 from iotrace.traces.trace import Column, Ints, Shapes, Strings, Trace
 from iotrace.traces.version import tool_version
 from iotrace.traces.words import plural

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from iotrace.capture.environment import boot_id
+from iotrace.traces.environment import boot_id
 
 PREFIX, SUFFIX = "faults-", ".perf"
 REFUSED = "faults.refused"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from iotrace.capture.environment import boot_id
 from iotrace.capture.notes import Note
 from iotrace.capture.rawlog import LogHeader, RawLog
+from iotrace.traces.environment import boot_id
 from iotrace.traces.metadata import Process
 
 # In this order: a launcher inside another (torchrun under srun) knows the rank best.

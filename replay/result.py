@@ -1,7 +1,8 @@
 """What a replay measured, and its two written forms: a JSON object and a trace."""
 
+import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from iotrace.replay.measure import Moved, rank_seconds
 from iotrace.replay.pieces import Ints, Rows
 from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared
+from iotrace.replay.site import Site
 from iotrace.replay.statistics import estimate, latency_us
 from iotrace.replay.table import Column
 from iotrace.replay.verify import unproved_bytes
@@ -142,6 +144,7 @@ class Outcome:
         cold: whether files left the page cache before loads; `degraded` says why not, if asked.
         repeat: timed runs that were asked for.
         uncached: whether the page cache was not to keep what is not direct.
+        site: where it ran.
     """
 
     plan: Plan
@@ -159,6 +162,7 @@ class Outcome:
     cold: bool = True
     repeat: int = 1
     uncached: bool = False
+    site: Site = field(default_factory=Site)
 
     @property
     def whole(self) -> tuple[Repetition, ...]:
@@ -265,13 +269,17 @@ class Outcome:
             trace: what was replayed, as given.
             metadata: of the recording; what it lacks the result lacks too.
         """
-        entry = HistoryEntry("replay", f"{self.executor}, {trace}", tool_version=tool_version())
+        median, now_ns = self._median(), time.time_ns()
+        began_ns = median.report.start_ns
+        entry = HistoryEntry("replay", f"{self.executor}, {trace}", now_ns, tool_version())
         known = replace(
-            metadata,
+            self.site.described(metadata),
+            epoch_realtime_ns=now_ns - (time.monotonic_ns() - began_ns),
+            epoch_monotonic_ns=began_ns,
             completeness=Completeness(notes=tuple(_lacking(metadata))),
             extra={**metadata.extra, "replay": self.to_json(trace)},
         )
-        return Trace.from_columns(_columns(self.plan, self._median()), known.with_history(entry))
+        return Trace.from_columns(_columns(self.plan, median), known.with_history(entry))
 
     def _median(self) -> Repetition:
         ordered = sorted(

@@ -32,6 +32,7 @@ from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared, prepare, prepare_copies, steady_files
 from iotrace.replay.result import Outcome, RecordedSummary, Repetition
 from iotrace.replay.schedule import Schedule, schedule
+from iotrace.replay.site import Site
 from iotrace.replay.suitability import (
     cached_direct,
     copied_on_write,
@@ -270,6 +271,8 @@ def _replay(
     session = _Session(plan, options, executor, tape, workspace, destination, group, steady)
     folded = session.fold(session.schedule(checked=False))
     degraded += folded.degraded
+    folders = tuple(dict.fromkeys((destination.path, workspace.path)))
+    site = Site.of(folders, plan.streams, folded, group)
     repetitions, errors = _timed_runs(session, progress)
     cached = once(group, lambda: cached_direct(plan, workspace.fd, target))
     refused += cached
@@ -299,6 +302,7 @@ def _replay(
         cold=not (options.warm or warm or stayed),
         repeat=options.repeat,
         uncached=options.uncached,
+        site=site,
     )
 
 

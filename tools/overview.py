@@ -27,7 +27,7 @@ from iotrace.tools.replayed import Replayed, payload_of
 from iotrace.traces.check import check_trace
 from iotrace.traces.counters import SpanCounters, counters_of_spans
 from iotrace.traces.file_summaries import FileSummary
-from iotrace.traces.metadata import Metadata
+from iotrace.traces.metadata import Host, Metadata, Mount
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.summary import (
     ALIGNMENT_BYTES,
@@ -125,6 +125,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
         "ranks": list(summary.ranks),
         "hosts": [asdict(host) for host in metadata.hosts],
         "mounts": [asdict(mount) for mount in metadata.mounts],
+        "recorded_on": asdict(metadata.recorded_on),
         "completeness": {
             "complete": summary.complete,
             "problems": list(summary.problems),
@@ -195,14 +196,14 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
     if metadata.command:
         yield "command", shlex.join(metadata.command)
     for host in metadata.hosts:
-        parts = [host.name, host.kernel]
-        parts += [plural(host.cores, "core")] if host.cores else []
-        parts += [f"{format_bytes(host.memory_bytes)} memory"] if host.memory_bytes else []
-        parts += ["lent by a hypervisor"] if host.gives_memory_back else []
-        yield "host", ", ".join(filter(None, parts))
+        yield "host", _host(host)
     for mount in metadata.mounts:
         free = f", {format_bytes(mount.free_bytes)} free" if mount.free_bytes is not None else ""
-        yield "storage", f"{mount.file_system or 'unknown'} on {mount.path}{free}"
+        yield "storage", f"{_mount(mount)}{free}"
+    for host in metadata.recorded_on.hosts:
+        yield "recorded on", _host(host)
+    for mount in metadata.recorded_on.mounts:
+        yield "recorded on", _mount(mount)
     yield from _made_by(metadata)
     if overview.replayed:
         yield from overview.replayed.facts()
@@ -216,6 +217,18 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
     yield from _memory(overview.counters)
     if summary.complete:
         yield "complete", f"yes, nothing is known to be missing{_unaccounted(metadata)}"
+
+
+def _host(host: Host) -> str:
+    parts = [host.name, host.kernel]
+    parts += [plural(host.cores, "core")] if host.cores else []
+    parts += [f"{format_bytes(host.memory_bytes)} memory"] if host.memory_bytes else []
+    parts += ["lent by a hypervisor"] if host.gives_memory_back else []
+    return ", ".join(filter(None, parts))
+
+
+def _mount(mount: Mount) -> str:
+    return f"{mount.file_system or 'unknown'} on {mount.path}"
 
 
 def _unaccounted(metadata: Metadata) -> str:

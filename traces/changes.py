@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from iotrace.traces.metadata import Metadata
+from iotrace.traces.metadata import Host, Metadata
+from iotrace.traces.sharing.pseudonyms import is_host_pseudonym
 
 
 def changes(before: Metadata, after: Metadata) -> Iterator[str]:
@@ -21,6 +22,9 @@ def changes(before: Metadata, after: Metadata) -> Iterator[str]:
             _set(p.python for p in after.processes),
         ),
         ("kernel", _set(h.kernel for h in before.hosts), _set(h.kernel for h in after.hosts)),
+        ("host", _hosts(before), _hosts(after)),
+        ("cores", _set(map(_cores, before.hosts)), _set(map(_cores, after.hosts))),
+        ("memory", _set(map(_memory, before.hosts)), _set(map(_memory, after.hosts))),
         ("ranks", _ranks(before), _ranks(after)),
     ):
         if old and new:
@@ -61,6 +65,20 @@ def _versions(metadata: Metadata) -> dict[str, set[str]]:
 
 def _file_systems(metadata: Metadata) -> set[str]:
     return _set(f"{mount.file_system} {mount.version}".strip() for mount in metadata.mounts)
+
+
+def _hosts(metadata: Metadata) -> set[str]:
+    """Return the names of the hosts; pseudonyms tell nothing beyond one key."""
+    return _set(host.name for host in metadata.hosts if not is_host_pseudonym(host.name))
+
+
+def _cores(host: Host) -> str:
+    return str(host.cores or "")
+
+
+def _memory(host: Host) -> str:
+    """Return the memory in whole GiB, as sharing keeps it."""
+    return f"{host.memory_bytes / 2**30:.0f} GiB" if host.memory_bytes else ""
 
 
 def _ranks(metadata: Metadata) -> set[str]:

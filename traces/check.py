@@ -64,14 +64,16 @@ def _bad_indices(metadata: Metadata) -> Iterator[str]:
     for i, process in enumerate(metadata.processes):
         if hosts and not 0 <= process.host < hosts:
             yield f"metadata: process {i} is on host {process.host}, of {hosts}"
-    for i, mount in enumerate(metadata.mounts):
-        if hosts and not 0 <= mount.host < hosts:
-            yield f"metadata: mount {i} is on host {mount.host}, of {hosts}"
+    for place in metadata.places:
+        there = len(place.hosts)
+        for i, mount in enumerate(place.mounts):
+            if there and not 0 <= mount.host < there:
+                yield f"metadata: mount {i} is on host {mount.host}, of {there}"
     completeness = metadata.completeness
     mentioned = {f.process for f in completeness.files}
     mentioned |= {p.process for p in completeness.processes}
-    for place in sorted(mentioned - set(range(processes))):
-        yield f"metadata: completeness of process {place}, of {processes}"
+    for stranger in sorted(mentioned - set(range(processes))):
+        yield f"metadata: completeness of process {stranger}, of {processes}"
 
 
 def _data(trace: Trace) -> Mask:

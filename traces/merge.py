@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iotrace.traces.merged_steps import in_steps
-from iotrace.traces.metadata import Completeness, Host, Metadata
+from iotrace.traces.metadata import Completeness, Host, Metadata, RecordedOn
 from iotrace.traces.trace import Trace, sort_rows
 
 
@@ -82,12 +82,24 @@ def _merged_metadata(parts: Sequence[Metadata], epochs_ns: Sequence[int]) -> Met
         hosts=tuple(hosts),
         mounts=tuple(dict.fromkeys(m for part in renumbered for m in part.mounts)),
         processes=tuple(p for part in renumbered for p in part.processes),
+        recorded_on=_joined([part.recorded_on for part in parts]),
         completeness=_merged_completeness([part.completeness for part in renumbered]),
         history=tuple(entry for part in parts for entry in part.history),
     )
 
 
-def _distinct_hosts(parts: Sequence[Metadata]) -> list[Host]:
+def _joined(places: Sequence[RecordedOn]) -> RecordedOn:
+    hosts = _distinct_hosts(places)
+    numbers = {_identity(host): i for i, host in enumerate(hosts)}
+    mounts = [
+        replace(mount, host=_at([numbers[_identity(host)] for host in place.hosts], mount.host))
+        for place in places
+        for mount in place.mounts
+    ]
+    return RecordedOn(tuple(hosts), tuple(dict.fromkeys(mounts)))
+
+
+def _distinct_hosts(parts: Sequence[Metadata | RecordedOn]) -> list[Host]:
     return list({_identity(host): host for part in parts for host in part.hosts}.values())
 
 

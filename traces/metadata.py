@@ -63,6 +63,15 @@ class Mount:
 
 
 @dataclass(frozen=True)
+class RecordedOn:
+    """Where the recording was made that a result is a replay of; empty for what is no result."""
+
+    hosts: tuple[Host, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    extra: dict[str, object] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
 class Process:
     """A process of the job. `rank` is -1 outside a launcher; `host` indexes `Metadata.hosts`."""
 
@@ -222,6 +231,7 @@ class Metadata:
 
     `epoch_realtime_ns` is the wall-clock time (ns since 1970, UTC) of `start_ns` = 0, and
     `epoch_monotonic_ns` the same instant on the host's CLOCK_MONOTONIC, where it is known.
+    `hosts` and `mounts` are those of the rows; of a result, `recorded_on` those of its recording.
     """
 
     epoch_realtime_ns: int = 0
@@ -232,9 +242,15 @@ class Metadata:
     hosts: tuple[Host, ...] = ()
     mounts: tuple[Mount, ...] = ()
     processes: tuple[Process, ...] = ()
+    recorded_on: RecordedOn = field(default_factory=RecordedOn)
     completeness: Completeness = field(default_factory=Completeness)
     history: tuple[HistoryEntry, ...] = ()
     extra: dict[str, object] = field(default_factory=dict, hash=False)
+
+    @property
+    def places(self) -> tuple[RecordedOn, RecordedOn]:
+        """Where the rows were made, and where the recording was."""
+        return RecordedOn(self.hosts, self.mounts), self.recorded_on
 
     def with_history(self, entry: HistoryEntry) -> "Metadata":
         """Return the same metadata with `entry` as the last thing done."""

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iotrace.capture.collector import collect
-from iotrace.capture.environment import boot_id
 from iotrace.capture.extents import Extents
 from iotrace.traces.check import check_trace
+from iotrace.traces.environment import boot_id
 from iotrace.traces.metadata import Completeness, FileCompleteness
 
 from .raw_log_writer import RawLogWriter

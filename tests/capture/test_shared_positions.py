@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iotrace.capture.environment import boot_id
 from iotrace.capture.session import CaptureOptions, capture, remove_raw_dir
+from iotrace.traces.environment import boot_id
 from iotrace.traces.trace import Trace
 
 from .collected import collected, rows

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,8 @@ from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.select import Select
 from iotrace.replay.transforms.split import Split
 from iotrace.replay.verify import find_mismatch
-from iotrace.traces.metadata import Metadata
+from iotrace.traces.environment import describe_host
+from iotrace.traces.metadata import Host, Metadata, Mount, Process, RecordedOn
 from iotrace.traces.summary import summarize
 
 from .session_run import NOTHING, SAVE_AND_LOAD, nothing_is_left, run
@@ -228,6 +230,29 @@ def test_a_result_is_a_trace_and_can_be_replayed(tmp_path: Path) -> None:
     again = run(plan_from_trace(result), tmp_path, verify=True)
     assert again.verified is True
     assert again.repetitions[0].moved == one.moved
+
+
+def test_a_result_names_where_it_ran_and_where_it_was_recorded(tmp_path: Path) -> None:
+    """Two sites that replay one trace are told apart; the rows' machine is this one."""
+    plan = plan_from_trace(sketch_trace(SAVE_AND_LOAD))
+    there = Metadata(
+        epoch_realtime_ns=5,
+        hosts=(Host("login"), Host("n1", boot_id="b", kernel="5.14")),
+        mounts=(Mount("/scratch", host=1, file_system="lustre"),),
+        processes=(Process(7, host=1),),
+    )
+    began_ns = time.time_ns()
+    result = run(plan, tmp_path).to_trace("t.parquet", there).metadata
+    assert result.hosts == (describe_host(),)
+    (mount,) = result.mounts
+    assert (mount.file_system, mount.host) == (probe_target(tmp_path).file_system, 0)
+    assert tmp_path.is_relative_to(mount.path) and "rw" in mount.options.split(",")
+    assert [process.host for process in result.processes] == [0]
+    assert result.recorded_on == RecordedOn(there.hosts, there.mounts)
+    assert began_ns < result.epoch_realtime_ns < time.time_ns()
+    assert list(tmp_path.iterdir()) == []
+    dry = run(plan, tmp_path, executor="null").to_trace("t.parquet", there).metadata
+    assert (dry.hosts, dry.mounts) == ((), ())  # nothing was measured anywhere
 
 
 def test_saving_is_timed_per_step_from_first_start_to_last_end(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`iotrace compare` and `iotrace merge` on small traces."""
 
 import json
+import platform
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,26 @@ def test_a_version_that_sharing_cut_has_not_changed(
     """A shared trace tells 6.18 of 6.18.44."""
     a, b = (Metadata(hosts=(Host("n", kernel=kernel),)) for kernel in kernels)
     assert list(changes(a, b)) == changed
+
+
+def test_results_of_two_sites_are_told_apart() -> None:
+    """By host, cores and memory; a pseudonym, of another key each time, tells nothing."""
+    here = Metadata(hosts=(Host("a1", cores=64, memory_bytes=(256 << 30) + 7),))
+    there = Metadata(hosts=(Host("b1", cores=32, memory_bytes=256 << 30),))
+    assert list(changes(here, there)) == ["host a1 -> b1", "cores 64 -> 32"]
+    hidden = Metadata(hosts=(Host("host-bcdfghjklm", cores=64, memory_bytes=256 << 30),))
+    assert list(changes(here, hidden)) == []
+
+
+def test_a_result_shows_where_it_ran_and_where_it_was_recorded(tmp_path: Path) -> None:
+    """The machine above the rates is the one they were measured on."""
+    result = tmp_path / "result.parquet"
+    iotrace("replay", "corpus:dcp", "--root", tmp_path, "-o", result)
+    shown = iotrace("show", result).stdout
+    host = re.search(r"^host +(\S+),", shown, re.MULTILINE)
+    assert host and host[1] == platform.node()
+    assert re.search(r"^recorded on +node, 6\.18", shown, re.MULTILINE)
+    assert re.search(r"^recorded on +ext4 on /scratch", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize("trace", sorted(CORPUS.glob("*.parquet")), ids=lambda path: path.stem)

@@ -12,7 +12,7 @@ import pytest
 
 from iotrace.traces.errors import OutputExistsError
 from iotrace.traces.reader import read_metadata, read_trace
-from iotrace.traces.schema import COLUMNS, METADATA_KEY, REQUIRED_COLUMNS
+from iotrace.traces.schema import COLUMNS, FORMAT_VERSION, METADATA_KEY, REQUIRED_COLUMNS
 from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.writer import ROWS_PER_GROUP, write_trace
 from tests.traces.conftest import ODD_PATH, rich_columns, rich_metadata, small_trace
@@ -68,7 +68,7 @@ def test_a_later_minor_version_written_again_is_of_this_version(tmp_path: Path) 
     trace = small_trace(1)
     later = trace.with_metadata(replace(trace.metadata, format_version="1.7"))
     write_trace(later, tmp_path / "t.parquet")
-    assert read_trace(tmp_path / "t.parquet").metadata.format_version == "1.0"
+    assert read_trace(tmp_path / "t.parquet").metadata.format_version == FORMAT_VERSION
 
 
 def test_an_existing_output_is_refused_and_kept(trace_file: Path) -> None:

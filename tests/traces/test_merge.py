@@ -1,5 +1,7 @@
 """Traces of ranks and hosts become one, without mixing processes, hosts or clocks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from iotrace.traces.metadata import (
     Mount,
     Process,
     ProcessCompleteness,
+    RecordedOn,
 )
 from iotrace.traces.trace import Ints
 from tests.traces.conftest import small_trace
@@ -74,6 +77,18 @@ def test_other_hosts_are_joined_by_wall_clock() -> None:
     assert merged.ints("end_ns").tolist() == [5, -1, 1005, -1]
     assert merged.metadata.epoch_realtime_ns == 4000
     assert merged.metadata.epoch_monotonic_ns is None
+
+
+def test_where_results_were_recorded_is_joined() -> None:
+    """Each host once; mounts keep theirs."""
+    places = [
+        RecordedOn((Host("x", boot_id="x"),), (Mount("/a"),)),
+        RecordedOn((Host("y", boot_id="y"), Host("x", boot_id="x")), (Mount("/b"), Mount("/a", 1))),
+    ]
+    parts = [replace(part("a", i, 5000, 100), recorded_on=p) for i, p in enumerate(places)]
+    merged = merge_traces([small_trace(1, metadata) for metadata in parts]).metadata.recorded_on
+    assert [host.name for host in merged.hosts] == ["x", "y"]
+    assert merged.mounts == (Mount("/a"), Mount("/b", 1))
 
 
 def test_one_trace_merged_is_itself() -> None:

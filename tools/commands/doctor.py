@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from iotrace.capture.mounts import find_mounts
 from iotrace.capture.preload import library_path
 from iotrace.replay.loop import liburing_version, probe_uring
 from iotrace.replay.target import Target, probe_target
@@ -30,6 +29,7 @@ from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.render import Terminal, facts
 from iotrace.tools.selftest import check_hook
 from iotrace.traces.errors import IotraceError
+from iotrace.traces.mounts import find_mounts
 
 _STYLES = {Status.OK: "green", Status.NOTE: "yellow", Status.FAIL: "bold red"}
 

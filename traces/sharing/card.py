@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from iotrace.traces.digest import workload_digest
 from iotrace.traces.metadata import Metadata
-from iotrace.traces.schema import FORMAT_VERSION
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
 
@@ -98,7 +97,7 @@ def make_card(trace: Trace, licence: str, tensor_names: str, selection: str) -> 
     summary = summarize(trace)
     metadata = trace.metadata
     return Card(
-        format_version=FORMAT_VERSION,
+        format_version=metadata.format_version,
         digest=workload_digest(trace),
         licence=licence,
         engines=tuple(sorted(summary.engines)),

@@ -6,6 +6,7 @@ Fields that are not named here, and all keys that a later version may have added
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from iotrace.traces.metadata import (
@@ -17,8 +18,9 @@ from iotrace.traces.metadata import (
     Mount,
     Process,
     ProcessCompleteness,
+    RecordedOn,
 )
-from iotrace.traces.sharing.pseudonyms import Pseudonyms
+from iotrace.traces.sharing.pseudonyms import HOST_PREFIX, Pseudonyms
 from iotrace.traces.sharing.public_words import (
     FILE_SYSTEMS,
     LIBRARIES,
@@ -50,17 +52,28 @@ def clean_metadata(metadata: Metadata, names: Pseudonyms) -> Metadata:
     """Return what of `metadata` may be published, with paths and hosts under pseudonyms."""
     return Metadata(
         tool_version=public_version(metadata.tool_version),
-        hosts=tuple(_host(host, names) for host in metadata.hosts),
-        mounts=tuple(_mount(mount, names) for mount in metadata.mounts),
+        hosts=_hosts(metadata.hosts, names),
+        mounts=_mounts(metadata.mounts, names),
+        recorded_on=RecordedOn(
+            _hosts(metadata.recorded_on.hosts, names), _mounts(metadata.recorded_on.mounts, names)
+        ),
         processes=tuple(_process(process, i) for i, process in enumerate(metadata.processes)),
         completeness=_completeness(metadata.completeness, names),
         history=tuple(_entry(entry) for entry in metadata.history),
     )
 
 
+def _hosts(hosts: Iterable[Host], names: Pseudonyms) -> tuple[Host, ...]:
+    return tuple(_host(host, names) for host in hosts)
+
+
+def _mounts(mounts: Iterable[Mount], names: Pseudonyms) -> tuple[Mount, ...]:
+    return tuple(_mount(mount, names) for mount in mounts)
+
+
 def _host(host: Host, names: Pseudonyms) -> Host:
     return Host(
-        name=f"host-{names.word('host', host.boot_id or host.name)}",
+        name=f"{HOST_PREFIX}{names.word('host', host.boot_id or host.name)}",
         kernel=public_version(host.kernel, parts=2),
         machine=host.machine if host.machine in MACHINES else "",
         cores=host.cores,

@@ -11,7 +11,7 @@ and, where tensor names are kept, these and what they hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from iotrace.traces.sharing.leftover_search import Leftover, Search
 from iotrace.traces.sharing.needles import Needles, find, needles_of
 from iotrace.traces.sharing.pseudonyms import (
     Pseudonyms,
+    is_host_pseudonym,
     is_keyed_name,
     is_keyed_path,
     is_pseudonym,
@@ -136,10 +137,11 @@ def _public(shared: Trace, kept: Collection[str]) -> str:
 
 def _strings_of(metadata: Metadata) -> Iterator[str]:
     """Yield the texts of the metadata that are checked one by one, by their form."""
-    for host in metadata.hosts:
-        yield from (host.kernel, host.machine)
-    for mount in metadata.mounts:
-        yield from (mount.version, mount.options)
+    for place in metadata.places:
+        for host in place.hosts:
+            yield from (host.kernel, host.machine)
+        for mount in place.mounts:
+            yield from (mount.version, mount.options)
     for process in metadata.processes:
         yield from (process.python, *process.libraries.values())
     for entry in metadata.history:
@@ -183,7 +185,7 @@ def _components(shared: Trace) -> set[str]:
     """Return the components of all paths."""
     paths = [path for column in ("path", "target") for path in shared.codes(column)[1]]
     paths += [file.path for file in shared.metadata.completeness.files]
-    paths += [mount.path for mount in shared.metadata.mounts]
+    paths += [mount.path for place in shared.metadata.places for mount in place.mounts]
     return {part for path in paths for part in path.split("/")}
 
 
@@ -205,14 +207,19 @@ def _metadata_fields(shared: Trace) -> Iterator[Leftover]:
     clean = clean_metadata(metadata, _AsTheyAre(bytes(32)))
     clean = replace(
         clean,
-        hosts=tuple(_named_as(a, b) for a, b in zip(clean.hosts, metadata.hosts, strict=True)),
+        format_version=metadata.format_version,
+        hosts=_named_as(clean.hosts, metadata.hosts),
+        recorded_on=replace(
+            clean.recorded_on,
+            hosts=_named_as(clean.recorded_on.hosts, metadata.recorded_on.hosts),
+        ),
         extra={},
     )
     yield from _differences("metadata", metadata, clean)
     for file in metadata.completeness.files:
         if not is_keyed_path(file.path):
             yield Leftover("metadata.completeness.files.path", file.path)
-    for mount in metadata.mounts:
+    for mount in (mount for place in metadata.places for mount in place.mounts):
         if not is_keyed_path(mount.path):
             yield Leftover("metadata.mounts.path", mount.path)
     card = _card(metadata)
@@ -230,10 +237,12 @@ def _metadata_fields(shared: Trace) -> Iterator[Leftover]:
             yield Leftover(f"metadata.card.{key}", str(value))
 
 
-def _named_as(clean: Host, stored: Host) -> Host:
-    head, _, word = stored.name.partition("-")
-    is_keyed = head == "host" and is_pseudonym(word)
-    return replace(clean, name=stored.name) if is_keyed else clean
+def _named_as(clean: Sequence[Host], stored: Sequence[Host]) -> tuple[Host, ...]:
+    """Return the clean hosts with those stored names that are pseudonyms."""
+    return tuple(
+        replace(one, name=other.name) if is_host_pseudonym(other.name) else one
+        for one, other in zip(clean, stored, strict=True)
+    )
 
 
 def _differences(where: str, stored: object, clean: object) -> Iterator[Leftover]:

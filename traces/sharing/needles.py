@@ -54,7 +54,7 @@ def needles_of(original: Trace, public: str) -> Needles:
     paths = [path for column in ("path", "target") for path in original.codes(column)[1]]
     metadata = original.metadata
     paths += [file.path for file in metadata.completeness.files]
-    paths += [mount.path for mount in metadata.mounts]
+    paths += [mount.path for place in metadata.places for mount in place.mounts]
     components = {part for path in paths for part in path.split("/") if names.path(part) != part}
     parts = set(components) | {part for text in _texts(metadata) for part in _PARTS.split(text)}
     parts |= {word for part in parts for word in _WORDS.findall(part) if len(word) >= _MIN_WORD}
@@ -83,11 +83,12 @@ def _spellings(part: str) -> Iterator[bytes]:
 def _texts(metadata: Metadata) -> Iterator[str]:
     """Yield the texts of the metadata that sharing changes or drops."""
     yield from metadata.command
-    for host in metadata.hosts:
-        yield from (host.name, host.boot_id, host.kernel, host.machine)
-    for mount in metadata.mounts:
-        yield from (mount.source, mount.file_system, mount.version)
-        yield from (o for o in mount.options.split(",") if not MOUNT_OPTIONS.fullmatch(o))
+    for place in metadata.places:
+        for host in place.hosts:
+            yield from (host.name, host.boot_id, host.kernel, host.machine)
+        for mount in place.mounts:
+            yield from (mount.source, mount.file_system, mount.version)
+            yield from (o for o in mount.options.split(",") if not MOUNT_OPTIONS.fullmatch(o))
     for process in metadata.processes:
         yield from (*process.argv, process.executable, process.prefix)
         yield from (*process.libraries, *process.libraries.values())
@@ -100,7 +101,9 @@ def _texts(metadata: Metadata) -> Iterator[str]:
 
 def _holders(metadata: Metadata) -> Iterator[Any]:
     completeness = metadata.completeness
-    yield from (metadata, completeness, *metadata.hosts, *metadata.mounts, *metadata.processes)
+    yield from (metadata, completeness, metadata.recorded_on, *metadata.processes)
+    for place in metadata.places:
+        yield from (*place.hosts, *place.mounts)
     yield from (*completeness.files, *completeness.processes, *metadata.history)
 
 

@@ -39,6 +39,7 @@ _OF = re.compile(r"\A[-_]of[-_]\Z")
 _MAX_INDEX_DIGITS = 4
 _LAYER_NUMBER = re.compile(rf"[0-9]{{1,{_MAX_INDEX_DIGITS}}}", re.ASCII)
 
+HOST_PREFIX: Final = "host-"
 PSEUDONYM: Final = f"[{_LETTERS}]{{{WORD_LENGTH}}}"
 # What keying makes: dots, then pseudonyms, separators and numbers, then extensions.
 _KEYED = re.compile(
@@ -142,6 +143,11 @@ def may_be_chance(text: bytes) -> bool:
     stem, _ = _split_extension(text.decode("latin-1"))
     said = [char for char in stem if char not in _SEPARATORS]
     return len(said) < _MIN_UNLIKELY and all(c in _LETTERS or c in string.digits for c in said)
+
+
+def is_host_pseudonym(name: str) -> bool:
+    """Return whether `name` is what sharing calls a host."""
+    return name.startswith(HOST_PREFIX) and is_pseudonym(name.removeprefix(HOST_PREFIX))
 
 
 def is_keyed_path(path: str) -> bool:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iotrace.capture.rows import NO_REQUESTS
-from iotrace.traces.metadata import Metadata, Mount, Process
+from iotrace.traces.metadata import Host, Metadata, Mount, Process, RecordedOn
 from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import APIS, LAYERS, METADATA_KEY
 from iotrace.traces.sharing.leftovers import find_leftovers, hidden_words
@@ -85,6 +85,9 @@ def test_the_formats_own_words_are_no_leftovers(shared: Trace, tmp_path: Path) -
         lambda m: replace(m, mounts=(replace(m.mounts[0], source=SECRET),)),
         lambda m: replace(m, mounts=(replace(m.mounts[0], options=f"rw,user={SECRET}"),)),
         lambda m: replace(m, mounts=(replace(m.mounts[0], free_bytes=1),)),
+        lambda m: replace(m, recorded_on=RecordedOn(hosts=(Host(SECRET),))),
+        lambda m: replace(m, recorded_on=RecordedOn(mounts=(Mount(f"/{SECRET}"),))),
+        lambda m: replace(m, recorded_on=RecordedOn(extra={"a": 1})),
         lambda m: replace(m, processes=(replace(m.processes[0], pid=51_234), m.processes[1])),
         lambda m: replace(m, processes=(replace(m.processes[0], prefix="/o"), m.processes[1])),
         lambda m: replace(m, processes=(replace(m.processes[0], argv=("x",)), m.processes[1])),

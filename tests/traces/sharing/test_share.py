@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,14 @@ import pytest
 
 from iotrace.traces.counters import FILE_COUNTERS, PROCESS_COUNTERS
 from iotrace.traces.digest import workload_digest
+from iotrace.traces.metadata import Host, Mount, RecordedOn
 from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import INT_COLUMNS, METADATA_KEY
 from iotrace.traces.selection import Selection, SelectionError
 from iotrace.traces.sharing.card import CARD, Card
 from iotrace.traces.sharing.leftovers import find_leftovers
+from iotrace.traces.sharing.needles import needles_of
+from iotrace.traces.sharing.pseudonyms import is_host_pseudonym, is_keyed_path
 from iotrace.traces.sharing.publish import publish
 from iotrace.traces.sharing.share import KEY, ShareOptions
 from iotrace.traces.trace import Strings, Trace
@@ -114,6 +118,22 @@ def test_the_metadata_keep_what_explains_the_numbers(owned: Trace) -> None:
     assert process.libraries == {"torch": "2.8.0"}
     assert len(metadata.completeness.notes) == 3
     assert metadata.completeness.extra == {"processes_left_out": 3}
+
+
+def test_a_results_recording_is_told_under_pseudonyms(owned: Trace) -> None:
+    """Its host and storage are of a site as well; a search for leftovers knows them."""
+    there = RecordedOn(
+        (Host("secret-node", boot_id="b-1", kernel="5.14.0-x", memory_bytes=(64 << 30) + 5),),
+        (Mount("/secret-scratch", source="secret-server:/x", file_system="nfs4"),),
+    )
+    result = owned.with_metadata(replace(owned.metadata, recorded_on=there))
+    found = publish(result, KEYED).metadata.recorded_on
+    (host,), (mount,) = found.hosts, found.mounts
+    assert is_host_pseudonym(host.name) and is_keyed_path(mount.path)
+    assert (host.kernel, host.memory_bytes, host.boot_id) == ("5.14", 64 << 30, "")
+    assert (mount.file_system, mount.source) == ("nfs4", "")
+    needles = needles_of(result, "")
+    assert {b"secret-node", b"secret-scratch", b"secret-server"} <= set(needles.texts)
 
 
 def test_the_card_tells_what_the_trace_is(owned: Trace) -> None:

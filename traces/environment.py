@@ -1,4 +1,4 @@
-"""Where a job ran: the host its cores and its memory."""
+"""This machine, as a job on it sees it: its cores and its memory."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from iotrace.capture.environment import (
+from iotrace.traces.environment import (
     describe_host,
     gives_memory_back,
     memory_limit_bytes,
 )
-from iotrace.capture.mounts import (
+from iotrace.traces.mounts import (
     MountPoint,
     find_mounts,
     mount_of,
