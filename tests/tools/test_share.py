@@ -66,6 +66,22 @@ def test_what_was_not_searched_is_said(make_trace: Make, tmp_path: Path, names: 
     assert ("KEPT, 2 names can be read" in alone) is kept
 
 
+def test_the_numbers_that_can_be_read_are_said(make_trace: Make, tmp_path: Path) -> None:
+    """The largest first: they are what may be no count."""
+    paths = [f"/d/step_{step}/rank_{step % 3}.pt" for step in range(0, 5000, 500)]
+    paths.append("/d/ckpt_241105_143015.pt")
+    trace, public = make_trace([Row("unlink", path=path) for path in paths]), tmp_path / "p.parquet"
+    assert iotrace("share", trace, "-o", public).returncode == 0
+    asked = ("check", public, "--shared", "--original", trace)
+    done, found = iotrace(*asked), json.loads(iotrace(*asked, "--json", "-").stdout)
+    assert done.returncode == 0
+    assert "11 can be read in the paths, the largest: 4500, 4000, 3500" in done.stdout
+    assert_fits(done.stdout)
+    assert found["numbers_kept"] == [
+        *("4500", "4000", "3500", "3000", "2500", "1500", "1000", "500", "2", "1", "0")
+    ]
+
+
 def test_the_original_itself_fails_the_proof(small_trace: Path) -> None:
     """With every reason, and status 1: the trace is good, but not clean."""
     done = iotrace("check", small_trace, "--shared")

@@ -20,13 +20,18 @@ from iotrace.traces.errors import IotraceError
 from iotrace.traces.formats.damage import Damage, examine, examine_files
 from iotrace.traces.portability import FILE_SYSTEMS, Fit, fit
 from iotrace.traces.reader import read_trace
-from iotrace.traces.sharing.leftovers import find_leftovers, hidden_words, kept_names
+from iotrace.traces.sharing.leftovers import (
+    find_leftovers,
+    hidden_words,
+    kept_names,
+    kept_numbers,
+)
 from iotrace.traces.stores import SUFFIX, is_remote, local_path
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
 _SHOWN = 20  # problems on the screen
-_WORDS = 5  # texts of the original in tensor names
+_WORDS = 5  # texts of the original in tensor names, numbers in paths
 
 
 def check(
@@ -161,6 +166,7 @@ def _search(trace: str, rows: Trace, original: str | None) -> dict[str, Any]:
     kept = kept_names(rows)
     return {
         "leftovers": [str(leftover) for leftover in find_leftovers(trace, rows, source)],
+        "numbers_kept": kept_numbers(rows),
         "tensor_names_kept": len(kept),
         "words_in_tensor_names": () if source is None else hidden_words(rows, source),
     }
@@ -180,6 +186,7 @@ def _print(
         )
         proof += ", tensor names left aside" if found["tensor_names_kept"] else ""
         pairs.append(("clean", _verdict(found["leftovers"], f"yes, {proof}")))
+        pairs.append(("numbers", _numbers(found["numbers_kept"])))
         pairs.append(("tensor names", _tensor_names(found)))
     if "digest" in found:
         pairs.append(("digest", found["digest"]))
@@ -199,6 +206,14 @@ def _print(
             shown = problems[:_SHOWN] + (more if len(problems) > _SHOWN else [])
             terminal.print()
             print_problems(terminal, title, shown)
+
+
+def _numbers(kept: Sequence[str]) -> str:
+    """Return how many numbers can be read in paths, and the largest, which may be no counts."""
+    if not kept:
+        return "none can be read in the paths"
+    more = " the largest" if len(kept) > _WORDS else ""
+    return f"{len(kept)} can be read in the paths,{more or ' these'}: {', '.join(kept[:_WORDS])}"
 
 
 def _tensor_names(found: dict[str, Any]) -> str:

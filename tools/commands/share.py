@@ -108,7 +108,7 @@ def share(
 ) -> None:
     """Write a trace that says nothing of where it was made, and its card.
 
-    Every component of a path becomes a pseudonym under a key; numbering, extensions and depth
+    Every component of a path becomes a pseudonym under a key; counts, extensions and depth
     stay. Command, host, user, process ids, addresses and dates are dropped. Tensor names are kept,
     unless --tensor-names key is given. A replay of the shared trace is the same as of the original.
     The result is searched for leftovers before it is written.

@@ -41,6 +41,7 @@ from iotrace.traces.sharing.pseudonyms import (
     is_keyed_name,
     is_keyed_path,
     is_pseudonym,
+    numbers_in,
 )
 from iotrace.traces.sharing.public_words import (
     COUNTERS,
@@ -94,6 +95,12 @@ def find_leftovers(location: str, shared: Trace, original: Trace | None = None) 
 def kept_names(shared: Trace) -> tuple[str, ...]:
     """Return the tensor names that can be read, in order: those that are no pseudonyms."""
     return tuple(sorted(name for name in _tensor_names(shared) if not is_keyed_name(name)))
+
+
+def kept_numbers(shared: Trace) -> tuple[str, ...]:
+    """Return the numbers that can be read in the paths, the largest first."""
+    numbers = {number for part in _components(shared) for number in numbers_in(part)}
+    return tuple(sorted(numbers, key=lambda number: (-int(number), number)))
 
 
 def hidden_words(shared: Trace, original: Trace) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """Keyed names for the parts of a path or of a tensor's name.
 
-A part keeps what shows the structure: its leading dots, separators, numbering and extension. The
-words in it become pseudonyms of ten consonants: 43 bits of a keyed BLAKE2. The same part
-has the same pseudonym wherever it stands, and under the same key in every trace; without the key
-no pseudonym can be turned back, nor can a guess be tried.
+A part keeps what shows the structure: its leading dots, separators, extension, and the numbers that
+count something (`_kept`). All else in it becomes pseudonyms of ten consonants: 43 bits of a keyed
+BLAKE2. The same part has the same pseudonym wherever it stands, and under the same key in every
+trace; without the key no pseudonym can be turned back, nor can a guess be tried.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ _EXTENSION = re.compile(r"\.([A-Za-z0-9]{1,11})\Z", re.ASCII)
 _END = rf"(?=[{re.escape(_SEPARATORS)}]|\Z)"
 _NUMBER = re.compile(rf"(?<![0-9])([0-9]{{1,6}}){_END}", re.ASCII)
 _MIXED = re.compile(r"[0-9][A-Za-z]", re.ASCII)
-_DATE = re.compile(
-    r"(19|20)\d\d[-_.]?(0\d|1[0-2])[-_.]?([0-2]\d|3[01])(?!\d)|\d\d[-_:.]\d\d[-_:.]\d\d"
-)
-_ADDRESS = re.compile(r"\d{1,3}([.-]\d{1,3}){3}")
 _OF = re.compile(r"\A[-_]of[-_]\Z")
+_LAST_WORD = re.compile(r"[a-z]+\Z", re.ASCII)
+_MAX_COUNT_DIGITS = 5  # a date or a time of day has six, and a job, user or project often
 _MAX_INDEX_DIGITS = 4
+_YEARS = range(1900, 2100)
 _LAYER_NUMBER = re.compile(rf"[0-9]{{1,{_MAX_INDEX_DIGITS}}}", re.ASCII)
 
 HOST_PREFIX: Final = "host-"
@@ -58,12 +57,12 @@ class Pseudonyms:
     """What each word is called under one key. Remembers what it gave, to be one-to-one.
 
     >>> names = Pseudonyms(bytes(32))
-    >>> names.path("/home/alice/run-7/__0_0.distcp")
-    '/wjzlxxprxn/rlwmqwvpmt/zrmsgmvbqw-7/__0_0.distcp'
+    >>> names.path("/home/alice/step-7/__0_0.distcp")
+    '/wjzlxxprxn/rlwmqwvpmt/gbgpjzgfgl-7/__0_0.distcp'
     """
 
     key: bytes
-    _parts: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
+    _parts: dict[tuple[str, str, bool], str] = field(default_factory=dict, repr=False)
     _taken: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +74,9 @@ class Pseudonyms:
 
     def path(self, path: str) -> str:
         """Return `path` with each component under its pseudonym."""
-        return "/".join(self._part("path", part, _public_path_part) for part in path.split("/"))
+        return "/".join(
+            self._part("path", part, _public_path_part, is_date) for part, is_date in _dated(path)
+        )
 
     def name(self, name: str) -> str:
         """Return a tensor's name with each part under its pseudonym; the indices stay.
@@ -100,23 +101,23 @@ class Pseudonyms:
             letters.append(_LETTERS[place])
         return "".join(letters)
 
-    def _part(self, kind: str, part: str, public: Callable[[str], bool]) -> str:
-        known = self._parts.get((kind, part))
+    def _part(
+        self, kind: str, part: str, public: Callable[[str], bool], is_date: bool = False
+    ) -> str:
+        known = self._parts.get((kind, part, is_date))
         if known is not None:
             return known
-        given = part if public(part) else self._keyed(kind, part)
+        given = part if public(part) else self._keyed(kind, part, is_date)
         if self._taken.setdefault((kind, given), part) != part:
             raise PseudonymError("two names got one pseudonym; share again, or with another key")
-        self._parts[(kind, part)] = given
+        self._parts[(kind, part, is_date)] = given
         return given
 
-    def _keyed(self, kind: str, part: str) -> str:
+    def _keyed(self, kind: str, part: str, is_date: bool) -> str:
         stem, extension = _split_extension(part) if kind == "path" else (part, "")
         plain = stem.lstrip(".")
         dots, stem = stem[: len(stem) - len(plain)], plain
-        if not _keeps_numbers(stem, extension, kind):
-            return dots + (self.word(kind, stem) if stem else "") + extension
-        texts = _NUMBER.split(stem)  # text, number, text, number, ..., text
+        texts = [stem] if is_date else _kept(stem, kind)  # text, number, text, number, ..., text
         keyed = [
             text if i % 2 or _is_of(texts, i) else self._text(kind, text)
             for i, text in enumerate(texts)
@@ -152,7 +153,10 @@ def is_host_pseudonym(name: str) -> bool:
 
 def is_keyed_path(path: str) -> bool:
     """Return whether `path` has the form of what `Pseudonyms.path` returns."""
-    return all(_public_path_part(part) or _is_keyed(part, "path") for part in path.split("/"))
+    return all(
+        _public_path_part(part) or (_is_keyed(part, "path") and not is_date)
+        for part, is_date in _dated(path)
+    )
 
 
 def is_keyed_name(name: str) -> bool:
@@ -160,9 +164,15 @@ def is_keyed_name(name: str) -> bool:
     return all(_public_name_part(part) or _is_keyed(part, "name") for part in name.split("."))
 
 
+def numbers_in(component: str) -> list[str]:
+    """Return the numbers that can be read in a component of a path."""
+    return re.findall("[0-9]+", _split_extension(component)[0])
+
+
 def _is_keyed(part: str, kind: str) -> bool:
     stem, extension = _split_extension(part) if kind == "path" else (part, "")
-    if not _KEYED.fullmatch(stem):
+    texts = _NUMBER.split(stem)
+    if not _KEYED.fullmatch(stem) or not all(_may_count(texts, run, kind) for run in _runs(texts)):
         return False
     if re.search(PSEUDONYM, stem) or extension or kind == "name":
         return True
@@ -188,22 +198,79 @@ def _split_extension(part: str) -> tuple[str, str]:
     return stem, part[len(stem) :]
 
 
-def _keeps_numbers(stem: str, extension: str, kind: str) -> bool:
-    """Return whether the numbers in a part count something, and tell nothing of its owner.
+def _dated(path: str) -> list[tuple[str, bool]]:
+    """Return each component of `path`, and whether it is a number below another, as in 2024/11/05.
 
-    They do in a file with a known extension, and after words such as step and rank. Dates,
-    addresses, hashes and account numbers look different.
+    Of those the first alone is kept, and no year: so the parents of a path are called as alone.
     """
-    if _MIXED.search(stem) or _DATE.search(stem) or _ADDRESS.search(stem):
+    found, follows = [], False
+    for part in path.split("/"):
+        is_number = _is_number(part)
+        found.append((part, follows and is_number))
+        follows = is_number or (follows and part in ("", "."))
+    return found
+
+
+def _is_number(part: str) -> bool:
+    stem = _split_extension(part)[0].lstrip(".")
+    return stem.isascii() and stem.isdecimal()
+
+
+def _kept(stem: str, kind: str) -> list[str]:
+    """Return `stem` as text, number, text, ..., text: the numbers are those to keep.
+
+    In a path they follow a word such as step or rank, are all there is, or are `1-of-4`.
+    """
+    if _MIXED.search(stem):  # of a hash
+        return [stem]
+    texts = _NUMBER.split(stem)
+    runs = (run for run in _runs(texts) if _may_count(texts, run, kind))
+    keep = {place for run in runs if len(run) > 1 or _counts(texts, run[0], kind) for place in run}
+    joined = [texts[0]]
+    for place in range(1, len(texts), 2):
+        if place in keep:
+            joined += texts[place : place + 2]
+        else:
+            joined[-1] += texts[place] + texts[place + 1]
+    return joined
+
+
+def _runs(texts: list[str]) -> list[list[int]]:
+    """Return the places of the numbers, those together that are joined by separators or `of`."""
+    runs: list[list[int]] = []
+    for place in range(1, len(texts), 2):
+        is_joined = runs and (not texts[place - 1].strip(_SEPARATORS) or _is_of(texts, place - 1))
+        if is_joined:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
+
+
+def _may_count(texts: list[str], run: list[int], kind: str) -> bool:
+    """Return whether the numbers of a run are few and small enough for counts, and no year.
+
+    Two and more in a path are part of a date, a time or an address for all that is known.
+    """
+    numbers = [texts[place] for place in run]
+    if any(int(number) in _YEARS for number in numbers):
         return False
-    if kind == "name":  # a layer or a tensor's number, not a year or an account
-        return max(map(len, re.findall("[0-9]+", stem)), default=0) <= _MAX_INDEX_DIGITS
-    if extension:
+    if kind == "name":
+        return len(run) <= 2 and max(map(len, numbers)) <= _MAX_INDEX_DIGITS
+    if any(len(number) > _MAX_COUNT_DIGITS and number[:2] != "00" for number in numbers):
+        return False
+    is_of = len(run) == 2 and _is_of(texts, run[1] - 1) and int(numbers[0]) <= int(numbers[1])
+    return len(run) == 1 or is_of
+
+
+def _counts(texts: list[str], place: int, kind: str) -> bool:
+    """Return whether a number is said to count something, or is all there is."""
+    if kind == "name":
         return True
-    if stem.isascii() and stem.isdecimal():
-        return len(stem) <= _MAX_INDEX_DIGITS
-    words = re.findall(r"[a-z]+", stem.lower())
-    return any(word in COUNTED for word in words)
+    if "".join(texts) == texts[place]:
+        return len(texts[place]) <= _MAX_INDEX_DIGITS
+    word = _LAST_WORD.search(texts[place - 1].rstrip(_SEPARATORS).lower())
+    return word is not None and word.group() in COUNTED
 
 
 def _is_of(texts: list[str], i: int) -> bool:

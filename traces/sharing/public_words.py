@@ -22,7 +22,7 @@ ENGINE_NAMES: Final = re.compile(
     | \.metadata(\.tmp)?
     | \.snapshot_metadata | batched | replicated | sharded    # TorchSnapshot
     | (pytorch_model|model|adapter_model|optimizer|shard|consolidated|diffusion_pytorch_model)
-      [-_.]\d{1,6}(-of-\d{1,6})?\.(safetensors|bin|pt|pth|json)
+      [-_.](\d{1,3}|00\d{1,4}|\d{1,5}-of-\d{1,5})\.(safetensors|bin|pt|pth|json)   # no dates
     | (pytorch_model|model)\.(safetensors|bin)\.index\.json
     | (zero_pp_rank_\d{1,6}_)?mp_rank_\d{1,6}(_\d{1,6})?_(model|optim)_states\.pt   # DeepSpeed
     | bf16_zero_pp_rank_\d{1,6}_mp_rank_\d{1,6}_optim_states\.pt
@@ -41,11 +41,12 @@ EXTENSIONS: Final = _words(
     """
 )
 
-# After one of these a number counts checkpoints or parts, and is no account or project.
+# Right after one of these a number counts checkpoints or parts, and is no account or project.
 COUNTED: Final = _words(
     """
     step steps globalstep global epoch iter iteration checkpoint ckpt rank shard part chunk layer
-    layers block model optim optimizer state states tensor version v save run worker stage
+    layers block model optim optimizer state states weight weights param params group bucket
+    tensor version v save worker stage
     tp pp dp mp ep cp zero file expert
     """
 )

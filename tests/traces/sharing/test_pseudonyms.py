@@ -27,7 +27,14 @@ W = "[bcdfghjklmnpqrstvwxz]{10}"
         ("zero_pp_rank_0_mp_rank_00_optim_states.pt", None),
         ("step100", rf"{W}100"),
         ("rank_3", rf"{W}_3"),
-        ("mine-7.pt.tmp", rf"{W}-7\.pt\.tmp"),
+        ("mine-7.pt.tmp", rf"{W}\.pt\.tmp"),
+        ("mine_shard-7.pt.tmp", rf"{W}-7\.pt\.tmp"),
+        ("rank_0.bin", rf"{W}_0\.bin"),
+        ("epoch=3-step=1000.ckpt", rf"{W}=3-{W}=1000\.ckpt"),
+        ("w_pp-rank-0-of-1_tp-rank-3-of-8.pt", rf"{W}-0-of-1_{W}-3-of-8\.pt"),
+        ("step_000100", rf"{W}_000100"),
+        ("global_step2000", "global_step2000"),
+        ("mp_rank_00_001", "mp_rank_00_001"),
         (".hidden.json", rf"\.{W}\.json"),
         ("model.pt", rf"{W}\.pt"),
         ("0042", "0042"),
@@ -41,14 +48,55 @@ W = "[bcdfghjklmnpqrstvwxz]{10}"
         ("10.0.3.7", W),
         ("9b9b8112-52bf-4d9f-b011-1bd3dc317e0a", W),
         ("step1234567", W),
+        ("ckpt_241105_143015.pt", rf"{W}\.pt"),
+        ("save-5-11-2024.pt", rf"{W}\.pt"),
+        ("state-2024-1-5.pt", rf"{W}\.pt"),
+        ("ckpt-2024-11.pt", rf"{W}\.pt"),
+        ("step_10_5_2024", W),
+        ("slurm-481512.log", rf"{W}\.log"),
+        ("user-105432.pt", rf"{W}\.pt"),
+        ("user-10543.pt", rf"{W}\.pt"),
+        ("rank-241105", W),
+        ("step-192-168-7.pt", rf"{W}\.pt"),
+        ("step_2024", W),
+        ("2024", W),
+        ("model-241105.pt", rf"{W}\.pt"),
+        ("model-2024.pt", rf"{W}\.pt"),
+        ("11-of-5", W),
+        ("20241105_rank_3.pt", rf"{W}_3\.pt"),
         ("a.mine", W),
-        ("café-3.pt", rf"{W}-3\.pt"),
+        ("café-3.pt", rf"{W}\.pt"),
     ],
 )
 def test_a_component_keeps_numbering_and_extension_alone(part: str, pattern: str | None) -> None:
     """Rows of one table, so that the policy can be read here."""
     given_part = Pseudonyms(KEY).path(f"/x/{part}").rpartition("/")[2]
     assert re.fullmatch(re.escape(part) if pattern is None else pattern, given_part), given_part
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("/2024/11/05/x.pt", rf"/{W}/{W}/{W}/{W}\.pt"),
+        ("/2024//11/./05.pt", rf"/{W}//{W}/\./{W}\.pt"),
+        ("/100/rank_3/0.pt", rf"/100/{W}_3/0\.pt"),
+        ("/24/11", rf"/24/{W}"),
+    ],
+)
+def test_a_number_below_a_number_is_keyed(path: str, pattern: str) -> None:
+    """Years, months and days have folders; a parent is called as it is on its own."""
+    given_path = Pseudonyms(KEY).path(path)
+    assert re.fullmatch(pattern, given_path), given_path
+    parent = path.rpartition("/")[0]
+    assert Pseudonyms(KEY).path(parent) == given_path.rpartition("/")[0]
+
+
+@pytest.mark.parametrize(
+    "path", ["/24/11/05", f"/{'b' * 10}-2024.pt", f"/{'b' * 10}_10_5", f"/{'b' * 10}-241105.pt"]
+)
+def test_a_date_is_not_of_the_form(path: str) -> None:
+    """A shared trace of another version that has one is told."""
+    assert not is_keyed_path(path)
 
 
 def test_layer_indices_stay_in_names() -> None:
