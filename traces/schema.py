@@ -95,6 +95,9 @@ ENGINES: Final = (
     "deepspeed",
 )
 
+# What the history may say was done to a trace.
+ACTIONS: Final = ("capture", "recover", "import", "synth", "merge", "select", "share", "replay")
+
 
 def is_supported_version(version: str) -> bool:
     """Return whether this package reads format `version`, such as "1.3"."""

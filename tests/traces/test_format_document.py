@@ -24,9 +24,18 @@ from iotrace.traces.metadata import (
     Mount,
     Process,
     ProcessCompleteness,
+    RecordedOn,
 )
 from iotrace.traces.reader import read_trace
-from iotrace.traces.schema import APIS, ENGINES, FORMAT_VERSION, OFFSET_SOURCES, OPS, SCHEMA
+from iotrace.traces.schema import (
+    ACTIONS,
+    APIS,
+    ENGINES,
+    FORMAT_VERSION,
+    OFFSET_SOURCES,
+    OPS,
+    SCHEMA,
+)
 from iotrace.traces.summary import summarize
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +87,7 @@ def test_every_word_is_listed() -> None:
     "kind",
     [
         *(Metadata, Host, Mount, Process, Completeness, FileCompleteness, ProcessCompleteness),
-        HistoryEntry,
+        *(HistoryEntry, RecordedOn),
     ],
 )
 def test_every_key_of_the_metadata_is_named(kind: type) -> None:
@@ -86,6 +95,24 @@ def test_every_key_of_the_metadata_is_named(kind: type) -> None:
     section = DOCUMENT.split("## Metadata\n")[1].split("## Parts")[0]
     names = {field.name for field in fields(kind)} - {"extra"}
     assert [name for name in sorted(names) if f"`{name}`" not in section] == []
+
+
+def test_every_action_is_listed_and_written() -> None:
+    """What the history may say is what the code can write; those of a capture are handed on."""
+    row = next(row for row in table_rows("## Metadata") if row[0] == "`history`")
+    assert re.findall(r"`(\w+)`", row[2].split("(")[1].split(")")[0]) == list(ACTIONS)
+    written = {"capture", "recover"}
+    for folder in ("capture", "traces", "replay", "tools"):
+        for source in (ROOT / folder).rglob("*.py"):
+            written |= set(re.findall(r'HistoryEntry\(\s*"(\w+)"', source.read_text()))
+    assert written == set(ACTIONS)
+
+
+def test_what_a_capture_adds_is_named() -> None:
+    """Keys that no class has are in the document too."""
+    source = (ROOT / "capture" / "collector.py").read_text()
+    (extra,) = re.findall(r'extra=\{"(\w+)"', source)
+    assert f"`{extra}`" in DOCUMENT
 
 
 def test_the_document_is_of_this_version() -> None:

@@ -20,6 +20,7 @@ from iotrace.traces.metadata import (
     ProcessCompleteness,
     RecordedOn,
 )
+from iotrace.traces.schema import ACTIONS
 from iotrace.traces.sharing.pseudonyms import HOST_PREFIX, Pseudonyms
 from iotrace.traces.sharing.public_words import (
     FILE_SYSTEMS,
@@ -29,9 +30,6 @@ from iotrace.traces.sharing.public_words import (
     public_version,
 )
 
-ACTIONS: Final = frozenset(
-    ("capture", "recover", "import", "convert", "merge", "select", "share", "replay", "synth")
-)
 UNSAID: Final = "a note on what is missing was left out when the trace was shared"
 _SIZE: Final = r"[\d.]+(?: (?:bytes|B|[KMGTPE]iB))?"  # earlier ones in bytes, of two the unit once
 # What this package writes about gaps, where it has numbers alone.

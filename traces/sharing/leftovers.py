@@ -25,6 +25,7 @@ from iotrace.traces.location import locate, one_line
 from iotrace.traces.metadata import Host, Metadata
 from iotrace.traces.parquet_pages import chunks, footer, pages, unpack
 from iotrace.traces.schema import (
+    ACTIONS,
     COLUMNS,
     LAYERS,
     METADATA_KEY,
@@ -32,7 +33,7 @@ from iotrace.traces.schema import (
     TEXT_COLUMNS,
 )
 from iotrace.traces.sharing.card import CARD, Card, make_card
-from iotrace.traces.sharing.clean_metadata import ACTIONS, NOTES, UNSAID, clean_metadata
+from iotrace.traces.sharing.clean_metadata import NOTES, UNSAID, clean_metadata
 from iotrace.traces.sharing.leftover_search import Leftover, Search
 from iotrace.traces.sharing.needles import Needles, find, needles_of
 from iotrace.traces.sharing.pseudonyms import (
