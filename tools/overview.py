@@ -29,6 +29,7 @@ from iotrace.traces.counters import SpanCounters, counters_of_spans
 from iotrace.traces.file_summaries import FileSummary
 from iotrace.traces.metadata import Host, Metadata, Mount
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
+from iotrace.traces.sharing.card import CARD
 from iotrace.traces.summary import (
     ALIGNMENT_BYTES,
     TENSORS_ALONE,
@@ -260,7 +261,15 @@ def _made_by(metadata: Metadata) -> Iterator[tuple[str, str]]:
     """Yield how the trace came to be, where that is more than a capture."""
     for entry in metadata.history:
         if entry.action != "capture":
-            yield entry.action, entry.detail or "done"
+            shared = entry.action == "share" and not entry.detail
+            yield entry.action, _shared(metadata) if shared else entry.detail or "done"
+
+
+def _shared(metadata: Metadata) -> str:
+    """Return what sharing did, by the card that it left."""
+    card = metadata.extra.get(CARD)
+    names = card.get("tensor_names") if isinstance(card, dict) and card.get("tensors") else None
+    return f"paths keyed, tensor names {names}" if names in ("kept", "keyed") else "paths keyed"
 
 
 def _print_transfers(terminal: Terminal, overview: Overview) -> None:

@@ -51,6 +51,8 @@ def test_what_was_not_searched_is_said(make_trace: Make, tmp_path: Path, names: 
                 offset=0, length=8, result=None)  # fmt: skip
     trace, public = make_trace([*checkpoint_rows(), named]), tmp_path / "public.parquet"
     shared = iotrace("share", trace, "-o", public, "--tensor-names", names)
+    said = f"share paths keyed, tensor names {'kept' if names == 'keep' else 'keyed'}"
+    assert said in " ".join(iotrace("show", public).stdout.split())
     asked = ("check", public, "--shared", "--original", trace)
     done, found = iotrace(*asked), json.loads(iotrace(*asked, "--json", "-").stdout)
     assert done.returncode == 0
