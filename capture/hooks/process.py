@@ -1,10 +1,14 @@
-"""What a process says of itself when it first imports an engine."""
+"""What a process says of itself when it imports an engine, and again as it imports more."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .emit import Emitter
 
 LIBRARIES = (
     "accelerate",
@@ -23,6 +27,25 @@ LIBRARIES = (
 METADATA_FOLDER = re.compile(r"([^-]+)-([^-]+)(?:-[^.]+)?\.(?:dist|egg)-info")
 
 
+class ProcessNotes:
+    """Writes the note about this process, again whenever it has imported more libraries.
+
+    Args:
+        emitter: Where the notes go; of several the last one counts.
+    """
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._emitter = emitter
+        self._told: set[str] | None = None
+
+    def emit(self) -> None:
+        """Write the note if there is news."""
+        imported = imported_libraries()
+        if imported != self._told:
+            self._told = imported
+            self._emitter.note(describe())
+
+
 def describe() -> dict[str, object]:
     """Return the note about this process: Python and the versions of known libraries."""
     return {
@@ -34,19 +57,25 @@ def describe() -> dict[str, object]:
     }
 
 
-def library_versions() -> dict[str, str]:
-    """Return the versions of the known libraries that are imported or installed.
+def imported_libraries() -> set[str]:
+    """Return the known libraries that this process has imported."""
+    return {name for name in LIBRARIES if name.replace("-", ".") in sys.modules}
 
-    An imported module knows best. The names of the installers' folders tell the
-    others: importlib.metadata would tell more, but reads files and is an import
-    that the job may never make.
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the known libraries that are imported, as far as they are told.
+
+    The module knows best. The names of the installers' folders tell the others:
+    importlib.metadata would tell more, but reads files and is an import that the
+    job may never make.
     """
-    versions = installed_versions()
-    for name in LIBRARIES:
-        version = getattr(sys.modules.get(name), "__version__", None)
+    imported, versions = imported_libraries(), {}
+    installed = installed_versions()
+    for name in sorted(imported):
+        version = getattr(sys.modules[name.replace("-", ".")], "__version__", installed.get(name))
         if version is not None:
             versions[name] = str(version)
-    return dict(sorted(versions.items()))
+    return versions
 
 
 def installed_versions() -> dict[str, str]:

@@ -117,13 +117,13 @@ class Registry:
     def _connected(self) -> Spans | None:
         """Return the way into the trace, opened by the first engine; None without the library."""
         if self._spans is None:
-            from . import emit, process, spans
+            from . import emit, spans
 
             emitter = emit.connect()
             if emitter is None:
                 return None
             self._spans = spans.Spans(emitter)
-            emitter.note(process.describe())
+        self._spans.process.emit()
         return self._spans
 
 

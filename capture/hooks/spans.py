@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from .counters import Counters
 from .emit import quote
+from .process import ProcessNotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,6 +133,7 @@ class Spans:
 
     Attributes:
         marks: What the job itself has marked and goes on, the innermost last.
+        process: What this process says of itself.
 
     Args:
         emitter: Where rows go.
@@ -139,6 +141,7 @@ class Spans:
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
+        self.process = ProcessNotes(emitter)
         self._counters = Counters(emitter)
         self._thread = local()
         self._process = -1
@@ -184,6 +187,7 @@ class Spans:
             self._number(span, step)
         if outer is None and span not in self._steps:
             self._steps.append(span)
+            self.process.emit()
             self._counters.emit(span, begins=True)
 
     def suspend(self, span: Span) -> None:
