@@ -167,3 +167,33 @@ def test_a_trace_that_contradicts_itself_is_not_exported(
     made, out = make_trace([*checkpoint_rows(), odd]), tmp_path / f"out{suffix}"
     assert_one_line_error(iotrace("convert", made, out), 2, "contradicts itself", "iotrace check")
     assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["job.fio", "out.iolog"])
+def test_an_export_is_bounded(name: str, make_trace: Make, tmp_path: Path) -> None:
+    """A write of 2^60 bytes would be 1e9 lines of 1 GiB: refused, and nothing is left."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    options = ("--to", "iolog") if name.endswith("iolog") else ()
+    for size, told in (
+        (2**60, "would make 1,073,741,823 lines of fio, more than 10,000,000"),
+        (2**63 - 1, "over more than 2^60 bytes, which no file holds"),
+    ):
+        trace = make_trace([Row("write", offset=0, length=size, result=size)], f"{size}.parquet")
+        assert_one_line_error(iotrace("convert", trace, folder / name, *options), 2, told)
+        assert list(folder.iterdir()) == []
+    for length, lines in ((4 << 40, 4096), (1, 1)):
+        fine = make_trace(
+            [Row("write", offset=0, length=length, result=length)], f"{lines}.parquet"
+        )
+        assert iotrace("convert", fine, folder / name, *options, "--force").returncode == 0
+        log = folder / (name if options else f"{name}.0.iolog")
+        assert log.read_text().count(" write ") == lines
+
+
+def test_what_ranks_save_is_summed_beyond_64_bits(make_trace: Make, tmp_path: Path) -> None:
+    """Four tensors of 2^62 bytes are 2^64, and not 0."""
+    rows = [Row("save", "tensor", offset=0, length=2**62, result=None)] * 4
+    done = iotrace("convert", make_trace(rows), tmp_path / "job.yaml", "--to", "dlio")
+    assert done.returncode == 0, done.stderr
+    assert f"model_size: {2**64} " in (tmp_path / "job.yaml").read_text()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iotrace.traces.columns import IntArray, Mask
+from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.trace import Trace
@@ -17,6 +18,7 @@ from iotrace.traces.words import plural
 
 # fio keeps lengths in 32 bits; one system call moves less than 2 GiB.
 LENGTH_MAX_BYTES = 1 << 30
+MOST_CUTS = 10_000_000  # beyond the trace's own requests; some hundred bytes of a log each
 _KINDS = ("open", "close", "read", "write", "sync", "datasync", "trim")
 _WHOLE_SYSTEM = 4  # sync kinds from here on are of no one file
 _PUNCH_HOLE = 0x02
@@ -91,6 +93,9 @@ def actions(trace: Trace, left: Left) -> Actions:
 
     A file goes by its last name: what was written under another and renamed is read under this.
     A request counts with the bytes that it moved.
+
+    Raises:
+        TraceFormatError: cut into pieces of 1 GiB, the requests are too many.
     """
     layer = "request" if trace.row_mask(layer="request").any() else "replay"
     requests = trace.layer(layer)
@@ -121,6 +126,14 @@ def actions(trace: Trace, left: Left) -> Actions:
     moved = np.where(data & ~requests.valid("result"), requests.ints("length", null=0), moved)
     paths, file = _last_names(requests)
     has_extent = (data | holes)[keep]
+    length = np.where(has_extent, moved[keep], 0)
+    cuts = ((length - 1) // LENGTH_MAX_BYTES).clip(0)
+    if (made := float(cuts.sum(dtype=np.float64))) > MOST_CUTS:
+        raise TraceFormatError(
+            f"requests of more than 1 GiB would make {made:,.0f} lines of fio, more than "
+            f"{MOST_CUTS:,}; the largest moves {int(length.max()):,} bytes: `iotrace check` tells "
+            "whether that can be"
+        )
     return Actions(
         start_ns=requests.ints("start_ns")[keep],
         process=requests.ints("process")[keep],
@@ -128,7 +141,7 @@ def actions(trace: Trace, left: Left) -> Actions:
         file=file[keep],
         kind=kind[keep],
         offset=np.where(has_extent, requests.ints("offset", null=0)[keep], 0),
-        length=np.where(has_extent, moved[keep], 0),
+        length=length,
         paths=paths,
     )
 

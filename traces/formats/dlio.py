@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from iotrace.traces.columns import IntArray
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.phases import Phase, phases
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
@@ -54,8 +55,13 @@ def _saved_bytes(trace: Trace) -> dict[int, int]:
         moved, process = writes.ints("length", null=0), writes.ints("process")
     step = writes.ints("step")
     steps = max(len(np.unique(step[step >= 0])), 1)
-    totals = {p: int(moved[process == p].sum()) // steps for p in np.unique(process).tolist()}
+    totals = {p: _sum(moved[process == p]) // steps for p in np.unique(process).tolist()}
     return {p: total for p, total in totals.items() if total}
+
+
+def _sum(values: IntArray) -> int:
+    """Return the sum, which may be more than 64 bits hold."""
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
 def _lines(trace: Trace, saved: dict[int, int]) -> Iterator[str]:
