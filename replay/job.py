@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from iotrace.replay.grouping import grouped
 from iotrace.traces.errors import PlanError
+from iotrace.traces.schema import MAX_PLACE_BYTES
 
 # One row is one `struct loop_request`; a test compares every offset with the C compiler's.
 REQUEST = np.dtype(
@@ -43,8 +44,8 @@ REQUEST = np.dtype(
 PIECE = np.dtype([("offset", "<i8"), ("length", "<i8"), ("file", "<i4"), ("reserved", "<i4")])
 TIMING = np.dtype([("start_ns", "<i8"), ("end_ns", "<i8"), ("result", "<i8")])
 
-# Bound of every offset and length: sums of two stay far inside int64.
-MAX_OFFSET_BYTES = 2**61
+# Bound of every offset and length of a plan, which may double those of a trace.
+MAX_OFFSET_BYTES = 2 * MAX_PLACE_BYTES
 
 
 class Op(IntEnum):

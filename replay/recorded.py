@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.job import DATA_OPS, MAX_OFFSET_BYTES, Op, is_op
+from iotrace.replay.job import DATA_OPS, Op, is_op
 from iotrace.replay.paths import DEPTH_MAX, is_too_deep, rebase
 from iotrace.replay.plan import Note
 from iotrace.traces.errors import PlanError
 from iotrace.traces.open_flags import opens_folder
 from iotrace.traces.phases import ends_ns, phases
-from iotrace.traces.schema import REQUEST_LAYERS
+from iotrace.traces.schema import MAX_MOVED_BYTES, MAX_PLACE_BYTES, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
 Ints = npt.NDArray[np.int64]
@@ -198,7 +198,7 @@ def _asked(length: Ints, moved: Ints, data: Mask) -> Ints:
 
     cp and cat ask copy_file_range for 2^63 bytes and mean all there are.
     """
-    unbounded = data & (length > MAX_OFFSET_BYTES)
+    unbounded = data & (length > MAX_PLACE_BYTES)
     asked = np.maximum(length, np.where(data, moved, 0)).clip(0)
     return np.where(unbounded & (moved >= 0), moved.clip(0), asked)
 
@@ -206,14 +206,14 @@ def _asked(length: Ints, moved: Ints, data: Mask) -> Ints:
 def _check_numbers(recorded: Recorded) -> None:
     for name in ("offset", "length"):
         values = getattr(recorded, name)
-        bad = np.flatnonzero(values > MAX_OFFSET_BYTES // 2)
+        bad = np.flatnonzero(values > MAX_PLACE_BYTES)
         if len(bad):
             raise PlanError(
                 f"row {recorded.row[bad[0]]} has {name} {values[bad[0]]}, more than a file can "
                 "hold; the trace is damaged"
             )
     data = is_op(recorded.op, DATA_OPS)
-    if recorded.length[data].astype(np.float64).sum() > MAX_OFFSET_BYTES:
+    if recorded.length[data].astype(np.float64).sum() > MAX_MOVED_BYTES:
         raise PlanError("the reads and writes move more than 2 EiB; the trace is damaged")
 
 

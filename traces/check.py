@@ -4,14 +4,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from iotrace.traces.columns import Mask
+from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.metadata import Metadata
-from iotrace.traces.schema import APIS, DATA_OPS, LAYERS, OFFSET_SOURCES, OPS, REQUEST_LAYERS
+from iotrace.traces.schema import (
+    APIS,
+    DATA_OPS,
+    LAYERS,
+    MAX_MOVED_BYTES,
+    MAX_PLACE_BYTES,
+    OFFSET_SOURCES,
+    OPS,
+    REQUEST_LAYERS,
+)
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
 _MAX_ERRNO = 4095
 _ASYNCHRONOUS_APIS = ("io_uring", "libaio")
+_PLACED_OPS = (*DATA_OPS, "allocate", "truncate", "sync")
 _INT64_MAX = np.iinfo(np.int64).max
 
 
@@ -31,7 +41,7 @@ def check_trace(trace: Trace, gaps: bool = True) -> list[str]:
         for what, check in checks.items()
         if (mask := check(trace)).any()
     )
-    return [*_unknown_words(trace), *rows, *_bad_indices(trace.metadata)]
+    return [*_unknown_words(trace), *rows, *_too_much(trace), *_bad_indices(trace.metadata)]
 
 
 def contradiction(problems: Sequence[str]) -> str:
@@ -59,6 +69,14 @@ def _strangers(trace: Trace, column: str, known: tuple[str, ...], what: str) -> 
             yield f"{plural(count, 'row')}: unknown {what} {word[:80]!r}"
 
 
+def _too_much(trace: Trace) -> Iterator[str]:
+    length, moved = trace.ints("length", null=0), _moved(trace)
+    # As replay takes them: cp asks for 2^63 bytes, and means all there are.
+    size = np.where(length > MAX_PLACE_BYTES, moved, np.maximum(length, moved)).clip(0)
+    if size[_data(trace) & _succeeded(trace)].sum(dtype=np.float64) > MAX_MOVED_BYTES:
+        yield f"the reads and writes move more than {MAX_MOVED_BYTES >> 60} EiB"
+
+
 def _bad_indices(metadata: Metadata) -> Iterator[str]:
     hosts, processes = len(metadata.hosts), len(metadata.processes)
     for i, process in enumerate(metadata.processes):
@@ -80,6 +98,16 @@ def _data(trace: Trace) -> Mask:
     return trace.row_mask(layer=REQUEST_LAYERS, op=DATA_OPS)
 
 
+def _succeeded(trace: Trace) -> Mask:
+    return ~trace.valid("result") | (trace.ints("result") >= 0)
+
+
+def _moved(trace: Trace) -> IntArray:
+    """Return what each request moved; what it asked for where that is not known."""
+    length = trace.ints("length", null=0)
+    return np.where(trace.valid("result"), trace.ints("result"), length)
+
+
 def _negative(trace: Trace, column: str) -> Mask:
     return trace.valid(column) & (trace.ints(column) < 0)
 
@@ -96,6 +124,13 @@ def _ends_early(trace: Trace) -> Mask:
 def _past_int64(trace: Trace) -> Mask:
     offset, length = (trace.ints(c, null=0).clip(min=0) for c in ("offset", "length"))
     return np.asarray(length > _INT64_MAX - offset)
+
+
+def _no_file_holds(trace: Trace) -> Mask:
+    placed = trace.row_mask(layer=REQUEST_LAYERS, op=_PLACED_OPS) & _succeeded(trace)
+    size = np.where(_data(trace), _moved(trace), trace.ints("length", null=0))
+    far = trace.ints("offset", null=0) > MAX_PLACE_BYTES
+    return np.asarray(placed & (far | (size > MAX_PLACE_BYTES)))
 
 
 def _moved_too_much(trace: Trace) -> Mask:
@@ -160,6 +195,7 @@ _ROW_CHECKS: Mapping[str, Callable[[Trace], Mask]] = {
     "the offset is negative": lambda t: _negative(t, "offset"),
     "the length is negative": lambda t: _negative(t, "length"),
     "the extent ends past 2^63 bytes": _past_int64,
+    "at or over more than 2^60 bytes, which no file holds": _no_file_holds,
     "moved more bytes than asked": _moved_too_much,
     "the result is no error number": _no_errno,
     "a path is not absolute, has a NUL, or is no bytes": _path_not_absolute,

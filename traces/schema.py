@@ -49,6 +49,9 @@ TEXT_COLUMNS: Final = tuple(
 REQUIRED_COLUMNS: Final = tuple(f.name for f in SCHEMA if not f.nullable)
 
 DATA_OPS: Final = ("read", "write")
+# What a request may be at or move, and all of them together: sums of two stay far inside int64.
+MAX_PLACE_BYTES: Final = 1 << 60
+MAX_MOVED_BYTES: Final = 1 << 61
 _REQUEST_OPS: Final = (
     *DATA_OPS,
     "open",

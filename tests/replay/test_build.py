@@ -12,6 +12,7 @@ from iotrace.replay.pieces import HOLE
 from iotrace.replay.plan import Plan
 from iotrace.replay.sketch import listing, sketch, sketch_trace
 from iotrace.replay.workspace import peak_bytes
+from iotrace.traces.check import check_trace
 from iotrace.traces.errors import PlanError
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.trace import Ints, Strings, Trace
@@ -246,6 +247,34 @@ def test_numbers_no_file_can_have_are_refused(offset: int, length: int) -> None:
     text = f"open a w+create\nwrite a {offset} {length}"
     with pytest.raises(PlanError, match="row 1 has"):
         plan_from_trace(sketch_trace(text))
+
+
+EDGE = 2**60
+
+
+@pytest.mark.parametrize(
+    ("writes", "is_fine"),
+    [
+        ([(0, EDGE)], True),
+        ([(0, EDGE + 1)], False),
+        ([(EDGE, 1)], True),
+        ([(EDGE + 1, 1)], False),
+        ([(0, 2**63 - 1)], False),
+        ([(0, EDGE), (0, EDGE)], True),
+        ([(0, EDGE), (0, EDGE), (0, 512)], False),
+    ],
+)
+def test_check_and_replay_have_one_limit(writes: list[tuple[int, int]], is_fine: bool) -> None:
+    """What replay calls damaged, check does not call well-formed."""
+    lines = ["open a w+create", *(f"write a {offset} {length}" for offset, length in writes)]
+    trace = sketch_trace("\n".join(lines))
+    found = [p for p in check_trace(trace, gaps=False) if "no file holds" in p or "EiB" in p]
+    assert bool(found) is not is_fine
+    if is_fine:
+        plan_from_trace(trace)
+    else:
+        with pytest.raises(PlanError, match="the trace is damaged"):
+            plan_from_trace(trace)
 
 
 def test_a_trace_without_requests_is_refused() -> None:

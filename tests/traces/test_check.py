@@ -85,6 +85,8 @@ def test_a_good_tensor_row_has_no_problems() -> None:
         ({"offset": np.array([-1, 0])}, "the offset is negative"),
         ({"length": np.array([-1, 0])}, "the length is negative"),
         ({"offset": np.array([TOP, 0])}, "past 2^63"),
+        ({"offset": np.array([2**60 + 1, 0])}, "which no file holds"),
+        ({name: np.array([TOP, 0]) for name in ("length", "result")}, "which no file holds"),
         ({"result": np.array([4097, 0])}, "moved more bytes than asked"),
         ({"result": np.array([-4096, 0])}, "no error number"),
         ({"file": Ints(np.array([1, 1]), np.array([True, False]))}, "without its file"),
