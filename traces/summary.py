@@ -1,7 +1,7 @@
 """What happened in a trace, in numbers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def summarize(trace: Trace) -> Summary:
         requests=len(requests),
         data_requests=len(data),
         tensors=int(trace.row_mask(layer="tensor").sum()),
-        files=FileSummaries.of(requests),
+        files=FileSummaries.of(requests) if len(requests) else _files_of_tensors(trace),
         bytes_written=int(_moved_bytes(data, "write").sum()),
         bytes_read=int(_moved_bytes(data, "read").sum()),
         engines=_used(trace, "engine"),
@@ -132,6 +132,12 @@ def summarize(trace: Trace) -> Summary:
         read_seconds=chosen_seconds(requests, phase == Phase.LOAD),
         problems=tuple(trace.metadata.completeness.problems()),
     )
+
+
+def _files_of_tensors(trace: Trace) -> FileSummaries:
+    """Return the files that tensors lie in, of a trace without requests."""
+    files = FileSummaries.of(trace.where(trace.row_mask(layer="tensor")))
+    return replace(files, requests=np.zeros_like(files.requests))
 
 
 def has_tensors_alone(trace: Trace) -> bool:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from iotrace.tools.arguments import ForceOption, QuietOption
@@ -159,15 +158,8 @@ def _describe(trace: Trace, target: Path) -> None:
     summary = summarize(trace)
     found = [plural(summary.requests, "request")] if summary.requests else []
     found += [plural(summary.tensors, "tensor row")] if summary.tensors else []
-    # As `show` and `capture` count: what was opened, and not each name that was looked for.
-    files = len(summary.files) if summary.requests else _named(trace)
-    say(f"{', '.join(found) or 'nothing'} on {plural(files, 'file')}")
+    say(f"{', '.join(found) or 'nothing'} on {plural(len(summary.files), 'file')}")
     say_next("show", as_uri(target))
-
-
-def _named(trace: Trace) -> int:
-    """Return how many files the tensors of a checkpoint lie in."""
-    return len(np.unique(trace.text_codes("path")[trace.valid("path")]))
 
 
 def _is_trace(source: str) -> bool:

@@ -111,13 +111,16 @@ class _Found:
         self._extents: dict[str, set[tuple[int, int]]] = {}
         self._strangers: list[Path] = []
         self._stranger_bytes = 0
-        self._cut = 0
+        self._indexes = 0
 
     def add(self, part: Part) -> None:
         """Add the tensors of a file or a folder."""
         if part.is_folder:
             for name, module in _FOLDERS.items():
-                if (part.path / name).is_file():
+                index = part.path / name
+                if index.is_file():
+                    self._extents[str(index.absolute())] = set()  # it holds no tensor
+                    self._indexes += 1
                     for piece in module.pieces(part.path):
                         self._add(module.ENGINE, part.path / piece.path, piece)
             return
@@ -182,7 +185,8 @@ class _Found:
             total += size
             past += sum(offset + length > size for offset, length in extents)
             held += _union_bytes(extents, size)
-        yield f"{total - held:,} of the files' {total:,} bytes belong to no tensor"
+        beside = f" ({plural(self._indexes, 'index file')} included)" if self._indexes else ""
+        yield f"{total - held:,} of the files' {total:,} bytes belong to no tensor{beside}"
         if past:
             yield f"{plural(past, 'tensor')} beyond the end of a file: it is cut short"
         if self._strangers:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 
 from iotrace.replay.build import plan_from_trace
 from iotrace.traces.check import check_trace
@@ -152,6 +153,23 @@ def test_a_datastates_file_is_read_by_its_header(tmp_path: Path) -> None:
     assert f"{begin + 16} of the files' {begin + 60} bytes belong to no tensor" in " ".join(
         trace.metadata.completeness.problems()
     )
+
+
+def test_files_and_their_bytes_are_the_same_wherever_they_are_told(tmp_path: Path) -> None:
+    """What convert says, the table and the JSON of show; the index counts among the bytes."""
+    folder, out = tmp_path / "ckpt", tmp_path / "t.parquet"
+    dcp.save({"w": torch.ones(100)}, checkpoint_id=folder, no_dist=True)
+    done = iotrace("convert", folder, out)
+    assert "on 1 file\n" in done.stderr
+    assert "1 file," in iotrace("show", out).stdout
+    told = json.loads(iotrace("show", out, "--json", "-").stdout)
+    (file,) = told["files"]
+    assert (file["path"], file["requests"]) == (str(folder / "__0_0.distcp"), 0)
+    total = sum(path.stat().st_size for path in folder.iterdir())
+    said = (
+        f"{total - 400:,} of the files' {total:,} bytes belong to no tensor (1 index file included)"
+    )
+    assert said in told["completeness"]["notes"]
 
 
 def test_a_tensor_trace_replays_by_its_tensors_and_says_so_otherwise(saved: Path) -> None:
