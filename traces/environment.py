@@ -60,6 +60,19 @@ def memory_limit_bytes(groups: str | None = None, root: Path = CGROUPS) -> int |
     return min(limits, default=None)
 
 
+def available_memory_bytes(said: str | None = None) -> int:
+    """Return what this process may take without anybody being killed for it.
+
+    Args:
+        said: content of /proc/meminfo.
+    """
+    lines = (said if said is not None else read_text(Path("/proc/meminfo"))).splitlines()
+    kib = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = memory_limit_bytes()
+    return min(int(kib[0]) << 10 if kib else machine, machine if limit is None else limit)
+
+
 def limits_of(line: str, root: Path) -> list[int]:
     """Return the memory limits on the way from one group to the root."""
     _, controllers, name = line.split(":", 2)

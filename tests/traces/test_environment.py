@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from iotrace.traces.environment import (
+    available_memory_bytes,
     describe_host,
     gives_memory_back,
     memory_limit_bytes,
@@ -53,6 +54,13 @@ def test_the_first_version_of_control_groups_is_understood(tmp_path: Path) -> No
     (group / "memory.limit_in_bytes").write_text("8192\n")
     groups = "5:cpu,cpuacct:/slurm/job\n4:memory:/slurm/job\n"
     assert memory_limit_bytes(groups, tmp_path) == 8192
+
+
+def test_the_available_memory_is_what_the_kernel_says() -> None:
+    """Less than the machine has, where others use it; without an answer, all of it."""
+    machine = available_memory_bytes("")
+    assert available_memory_bytes("MemTotal: 9 kB\nMemAvailable:    2048 kB\n") == 2 << 20
+    assert 0 < available_memory_bytes() < machine
 
 
 def test_no_limit_is_none(tmp_path: Path) -> None:

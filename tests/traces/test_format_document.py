@@ -134,6 +134,10 @@ def test_the_examples_run(example: str, name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     if "result" in example:
         assert "step100" in done.stdout
+    if "part.parquet" in example:
+        whole, part = (read_trace(tmp_path / f"{name}.parquet") for name in ("trace", "part"))
+        assert part.table.to_pylist() == whole.where(whole.ints("rank") == 0).table.to_pylist()
+        assert part.metadata == whole.metadata
 
 
 def test_other_programs_add_up_to_the_same(tmp_path: Path) -> None:

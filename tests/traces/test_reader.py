@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from iotrace.traces import reader
 from iotrace.traces.errors import IotraceError, TraceFormatError
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.reader import read_metadata, read_trace
@@ -145,8 +146,24 @@ def test_a_trace_larger_than_memory_is_refused_before_it_is_read(tmp_path: Path)
     rows = 1 << 20
     write_trace(small_trace(rows, start_ns=np.zeros(rows), seq=np.zeros(rows)), path)
     assert path.stat().st_size < rows // 10
-    with pytest.raises(TraceFormatError, match="bytes of memory"):
+    with pytest.raises(TraceFormatError, match=r"takes .* of memory .*a part of it"):
         read_trace(path, limit_bytes=10 * rows)
+
+
+def test_a_third_of_the_available_memory_may_be_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command works with up to three times what the rows take."""
+    path = tmp_path / "t.parquet"
+    rows = 1 << 16
+    write_trace(small_trace(rows, start_ns=np.zeros(rows), seq=np.zeros(rows)), path)
+    for available_bytes, is_enough in ((3 * 250 * rows, True), (250 * rows, False)):
+        monkeypatch.setattr(reader, "available_memory_bytes", lambda size=available_bytes: size)
+        if is_enough:
+            assert len(read_trace(path)) == rows
+        else:
+            with pytest.raises(TraceFormatError, match="3 times that"):
+                read_trace(path)
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:

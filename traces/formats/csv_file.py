@@ -6,7 +6,6 @@ null, a quoted empty one an empty text. A shape is written `2x3`, and `scalar` w
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from pyarrow import csv
 
 from iotrace.traces.check import check_trace
 from iotrace.traces.columns import Column, Ints, Shapes, Strings
+from iotrace.traces.environment import available_memory_bytes
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats.lines import GZIP_MAGIC, Lines
 from iotrace.traces.formats.rows import noted
@@ -68,8 +68,7 @@ def read(path: Path) -> Trace:
         what = f"lacks the column {missing[0]!r}" if missing else "has a column twice"
         what = f"has a column {unknown[0][:40]!r}, which no trace has" if unknown else what
         raise TraceFormatError(f"{path}, line 1: the table {what}; there are: {', '.join(COLUMNS)}")
-    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if path.stat().st_size * _GROWTH > memory_bytes // 2:
+    if path.stat().st_size * _GROWTH > available_memory_bytes() // 2:
         raise TraceFormatError(f"{path} does not fit into memory; split it")
     try:
         table = csv.read_csv(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from iotrace.traces.columns import Column, Ints, Shapes, Strings
+from iotrace.traces.environment import available_memory_bytes
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.metadata import Completeness, Metadata, Process
 from iotrace.traces.schema import INT_COLUMNS, TEXT_COLUMNS
@@ -42,12 +43,11 @@ class Rows:
     """The rows that an importer has found so far.
 
     Args:
-        limit_bytes: most memory that they may need in the end; half of the machine's by default.
+        limit_bytes: most memory that they may need in the end; by default half of what is there.
     """
 
     def __init__(self, limit_bytes: int | None = None) -> None:
-        memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self._most_rows = (limit_bytes or memory_bytes // 2) // _ROW_BYTES
+        self._most_rows = (limit_bytes or available_memory_bytes() // 2) // _ROW_BYTES
         self._ints = {name: array("q") for name in INT_COLUMNS if name not in ("seq", "address")}
         self._codes = {name: array("i") for name in (*TEXT_COLUMNS, "shape")}
         self._texts: dict[str, Vocabulary[str]] = {name: Vocabulary() for name in TEXT_COLUMNS}
