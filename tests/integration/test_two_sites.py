@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from iotrace.traces.reader import read_trace
+from iotrace.traces.sharing.pseudonyms import is_host_pseudonym
 from tests.servers import BUCKET, s3_environment, s3_server
 from tests.tools.command import iotrace
 
@@ -110,7 +112,10 @@ def test_a_trace_goes_from_site_to_site(store: dict[str, str], tmp_path: Path, t
 
     everything = json.dumps([shown, proof, outcomes])
     everything += "".join((there / page).read_text() for page in ("public.html", "result.html"))
-    everything += str(read_trace(there / "result0.parquet").metadata)
+    result = read_trace(there / "result0.parquet").metadata
+    assert [host.name for host in result.hosts] == [os.uname().nodename]  # the receiver's own
+    assert [is_host_pseudonym(host.name) for host in result.recorded_on.hosts] == [True]
+    everything += str(replace(result, hosts=()))
     secrets = ("ada5150", "ada_", "5150", "orca", "t0k3n", str(here))
     assert [secret for secret in secrets if secret in everything] == []
     # As a word: a short name stands in a pseudonym by chance.
