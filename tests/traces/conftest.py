@@ -16,6 +16,7 @@ from iotrace.traces.metadata import (
     Mount,
     Process,
     ProcessCompleteness,
+    RecordedOn,
 )
 from iotrace.traces.trace import Ints, Shapes, Strings, Trace
 from iotrace.traces.writer import write_trace
@@ -31,6 +32,7 @@ def rich_metadata() -> Metadata:
         tool_version="0.1.0",
         command=("python", "train.py", ODD_PATH),
         hosts=(Host("n1", "boot-1", "6.18", "x86_64", 8, 1 << 34, 1 << 33, True, {"numa": 2}),),
+        recorded_on=RecordedOn((Host("n0", kernel="5.14"),), (Mount("/old"),), {"site": "a"}),
         mounts=(
             Mount("/data", 0, "/dev/sda", "xfs", "5", "rw", 4096, 512, 4, 131072, 0, 1, 9, 8, {}),
         ),
