@@ -26,6 +26,9 @@ class ListEmitter:
     def emit(self, start_ns: int, end_ns: int, text: str) -> None:
         self.rows.append(json.loads(text))
 
+    def note(self, values: dict[str, Any]) -> None:
+        self.rows.append(values)
+
     def pause(self) -> None:
         self.pauses += 1
         self.is_paused = True
