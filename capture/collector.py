@@ -32,6 +32,7 @@ from iotrace.capture.completeness import (
 )
 from iotrace.capture.faults import Faults, faults_of, read_faults
 from iotrace.capture.files import FileTable, identify
+from iotrace.capture.links import by_opened_names
 from iotrace.capture.mapped import mapped_bytes
 from iotrace.capture.notes import Notes, read_notes
 from iotrace.capture.processes import describe_process, has_ended, rank_of
@@ -77,8 +78,8 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     found, unreadable = read_folder(raw_dir)
     logs = [log for log in found if is_of_interest(log)]
     clock = Clock.of(logs)
-    notes = in_steps(read_notes(logs, clock), logs)
     files = identify(logs, clock)
+    notes = in_steps(by_opened_names(read_notes(logs, clock), files), logs)
     context = Context(clock, files, labelling(notes, files), Words())
     faults = read_faults(raw_dir)
     blocks = list(process_blocks(logs, notes, faults, context))

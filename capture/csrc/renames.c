@@ -18,12 +18,18 @@ static uint64_t hash(const char *text, size_t bytes)
 	return value | 1; /* 0 is "not watched" */
 }
 
+/* Bytes of a path up to and with its last slash. */
+static size_t folder_bytes(const char *text, size_t bytes)
+{
+	while (bytes && text[bytes - 1] != '/')
+		bytes--;
+	return bytes;
+}
+
 static struct name_hash hash_of(const struct path *path)
 {
-	size_t folder = path->bytes;
+	size_t folder = folder_bytes(path->text, path->bytes);
 
-	while (folder && path->text[folder - 1] != '/')
-		folder--;
 	return (struct name_hash){hash(path->text, folder),
 				  hash(path->text + folder, path->bytes - folder)};
 }
@@ -68,10 +74,11 @@ static const char *last_path(const struct record *named, size_t *bytes)
 	return last;
 }
 
-static const struct record *append(const struct record *named, const struct path *to)
+static const struct record *append(const struct open_file *file, const struct path *to)
 {
+	const struct record *named = file->named;
 	char both[2 * PATH_MAX + 1];
-	size_t from_bytes;
+	size_t from_bytes, folder, skipped, name_bytes;
 	const char *from = last_path(named, &from_bytes);
 	uint64_t now = now_ns();
 	struct record record = {.start_ns = now,
@@ -82,10 +89,24 @@ static const struct record *append(const struct record *named, const struct path
 
 	if (from_bytes > PATH_MAX)
 		from_bytes = PATH_MAX;
+	folder = folder_bytes(from, from_bytes);
+	skipped = folder_bytes(to->text, to->bytes);
+	name_bytes = to->bytes - skipped;
+	/*
+	 * The kernel tells where the links on the way lead; the job goes on by
+	 * the name it knows. Unless that was itself a link, only its end is new.
+	 */
+	if (hash(from + folder, from_bytes - folder) != file->name_hash ||
+	    folder + name_bytes > PATH_MAX) {
+		folder = skipped = 0;
+		name_bytes = to->bytes;
+	}
 	memcpy(both, from, from_bytes);
 	both[from_bytes++] = '\0';
-	memcpy(both + from_bytes, to->text, to->bytes);
-	return log_append(&record, both, from_bytes + to->bytes);
+	memcpy(both + from_bytes, from, folder);
+	from_bytes += folder;
+	memcpy(both + from_bytes, to->text + skipped, name_bytes);
+	return log_append(&record, both, from_bytes + name_bytes);
 }
 
 __attribute__((noinline)) void renames_find(struct open_file *file, int fd)
@@ -100,7 +121,7 @@ __attribute__((noinline)) void renames_find(struct open_file *file, int fd)
 	now = hash_of(&path);
 	if (path.is_deleted || now.folder != file->folder_hash || now.name == file->name_hash)
 		return;
-	renamed = append(file->named, &path);
+	renamed = append(file, &path);
 	file->name_hash = renamed ? now.name : 0;
 	if (renamed)
 		file->named = renamed;

@@ -28,6 +28,13 @@ FILE_SCHEME = "file://"
 MODULES = ("state_dict_saver", "state_dict_loader", "_async_thread_executor")
 
 
+class OpenFile:
+    """What is moved through one file of a checkpoint while it is open."""
+
+    def finish(self) -> None:
+        """Write the rows that are still due: the file is about to be closed."""
+
+
 def bind(module: ModuleType, spans: Spans) -> None:
     """Wrap what saving and loading a state dict come to.
 

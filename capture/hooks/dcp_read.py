@@ -11,7 +11,7 @@ from functools import wraps
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from .dcp import ENGINE
+from .dcp import ENGINE, OpenFile
 from .dcp_write import Piece
 from .tensors import describe, dtype_name, emit_rows, first_byte
 from .wrapping import argument, require, safely
@@ -103,7 +103,7 @@ def begin_item(spans: Spans, span: Span, stored: Any) -> None:
     span.work.begin(stored)
 
 
-class FileReads:
+class FileReads(OpenFile):
     """The items that are read from one file.
 
     Args:

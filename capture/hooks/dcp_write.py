@@ -3,6 +3,7 @@
 A file holds items one after another. Each tensor is an archive of torch.save's: where
 its bytes lie in that is what the hook of torch.save finds out. In the other format a
 file is one safetensors archive, whose header torch has in memory when it writes it.
+Vendors open the files in ways of their own: then each item asks its stream for the path.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from functools import wraps
 from time import monotonic_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-from .dcp import ENGINE
+from .dcp import ENGINE, OpenFile
+from .targets import Target
 from .tensors import describe, dtype_name, emit_rows, first_byte
-from .wrapping import argument, require, safely
+from .wrapping import argument, require, safely, target_or_nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,13 +45,25 @@ def bind(module: Any, spans: Spans) -> None:
     require(module, "_write_item")
     write_item = module._write_item
     find_item, find_data = argument(write_item, "write_item"), argument(write_item, "data")
+    find_stream = argument(write_item, "stream")
 
     @wraps(write_item)
     def _write_item(*args: Any, **kwargs: Any) -> Any:
         span = spans.current()
         if span is None or span.engine != ENGINE or span.op != "save":
             return write_item(*args, **kwargs)
-        if span.work is None:
+        if isinstance(span.work, OpenFile):
+            return written(span, args, kwargs)
+        file = Target(target_or_nowhere(find_stream(args, kwargs)).path, 0)
+        span = spans.create("save", ENGINE, file)
+        spans.enter(span)
+        try:
+            return written(span, args, kwargs)
+        finally:
+            spans.leave(span)
+
+    def written(span: Span, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not isinstance(span.work, FileWrites):
             span.work = FileWrites(spans, span)
         work = span.work
         work.pieces.clear()
@@ -63,8 +77,8 @@ def bind(module: Any, spans: Spans) -> None:
     module._write_item = _write_item
 
 
-class FileWrites:
-    """The items of one file.
+class FileWrites(OpenFile):
+    """The items that are written to one file.
 
     Args:
         spans: The way into the trace.

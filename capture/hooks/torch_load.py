@@ -14,7 +14,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from .tensors import emit_rows, take_inventory, unnamed
-from .wrapping import SpannedOpener, require, safely
+from .wrapping import SpannedOpener, require, safely, target_or_nowhere
 from .zip_layout import descriptor_bytes
 
 if TYPE_CHECKING:
@@ -48,11 +48,12 @@ def wrap_opener(module: Any, spans: Spans) -> None:
     open_file = module._open_file_like
 
     @wraps(open_file)
-    def _open_file_like(name_or_buffer: Any, mode: str) -> Any:
+    def _open_file_like(name_or_buffer: Any, mode: str, *args: Any, **kwargs: Any) -> Any:
+        opener = partial(open_file, name_or_buffer, mode, *args, **kwargs)
         if "r" not in mode:
-            return open_file(name_or_buffer, mode)
-        opener = partial(open_file, name_or_buffer, mode)
-        return SpannedOpener(opener, spans, "load", ENGINE, name_or_buffer)
+            return opener()
+        target = target_or_nowhere(name_or_buffer)
+        return SpannedOpener(opener, spans, "load", ENGINE, target)
 
     module._open_file_like = _open_file_like
 
@@ -76,8 +77,8 @@ def wrap_zip(module: Any, spans: Spans) -> None:
         return result
 
     @wraps(get_restore)
-    def _get_restore_location(map_location: Any) -> Any:
-        restore = get_restore(map_location)
+    def _get_restore_location(*args: Any, **kwargs: Any) -> Any:
+        restore = get_restore(*args, **kwargs)
         span = spans.current()
         if span is None or not isinstance(span.work, ZipReads):
             return restore
@@ -173,8 +174,8 @@ class ZipReads(Reads):
         """Return `restore`, which puts a storage on its device, followed."""
 
         @wraps(restore)
-        def restore_location(storage: Any, location: Any) -> Any:
-            result = restore(storage, location)
+        def restore_location(*args: Any, **kwargs: Any) -> Any:
+            result = restore(*args, **kwargs)
             safely(self._restored, result)
             return result
 
@@ -250,31 +251,31 @@ class RecordReader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
-    def get_record(self, name: str) -> Any:
+    def get_record(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Read a record, as torch's reader does."""
-        record = self._reader.get_record(name)
+        record = self._reader.get_record(name, *args, **kwargs)
         if name == ALIGNMENT_RECORD:
             self._work.alignment = safely(int, record) or ALIGNMENT_BYTES
         return record
 
-    def get_storage_from_record(self, name: str, length: int, dtype: Any) -> Any:
+    def get_storage_from_record(self, name: str, length: int, *args: Any, **kwargs: Any) -> Any:
         """Read a storage, as torch's reader does."""
         start_ns = monotonic_ns()
-        storage = self._reader.get_storage_from_record(name, length, dtype)
+        storage = self._reader.get_storage_from_record(name, length, *args, **kwargs)
         self._work.add(Read(name, start_ns, monotonic_ns(), length, None))
         return storage
 
-    def get_record_offset(self, name: str) -> Any:
+    def get_record_offset(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Return where a record lies, which torch asks for before it maps it."""
         start_ns = monotonic_ns()
-        offset = self._reader.get_record_offset(name)
+        offset = self._reader.get_record_offset(name, *args, **kwargs)
         self._work.add(Read(name, start_ns, monotonic_ns(), -1, offset))
         return offset
 
-    def get_record_offset_no_read(self, header: int, name: str, *sizes: int) -> Any:
+    def get_record_offset_no_read(self, header: int, name: str, *args: Any, **kwargs: Any) -> Any:
         """Return where a record lies, which torch asks for before it maps it."""
         start_ns = monotonic_ns()
-        offset = self._reader.get_record_offset_no_read(header, name, *sizes)
+        offset = self._reader.get_record_offset_no_read(header, name, *args, **kwargs)
         self._work.add(Read(name, start_ns, monotonic_ns(), -1, offset))
         return offset
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .targets import unwrapped
 from .tensors import Inventory, emit_rows, take_inventory, unnamed
-from .wrapping import SpannedOpener, require, safely
+from .wrapping import SpannedOpener, require, safely, target_or_nowhere
 from .zip_layout import place_record
 
 if TYPE_CHECKING:
@@ -51,16 +51,18 @@ def wrap_openers(module: Any, spans: Spans) -> None:
     open_zip, open_file = module._open_zipfile_writer, module._open_file_like
 
     @wraps(open_zip)
-    def _open_zipfile_writer(name_or_buffer: Any) -> Any:
-        opener = partial(open_zip, name_or_buffer)
-        return SpannedOpener(opener, spans, "save", ENGINE, name_or_buffer)
+    def _open_zipfile_writer(name_or_buffer: Any, *args: Any, **kwargs: Any) -> Any:
+        opener = partial(open_zip, name_or_buffer, *args, **kwargs)
+        target = target_or_nowhere(name_or_buffer)
+        return SpannedOpener(opener, spans, "save", ENGINE, target)
 
     @wraps(open_file)
-    def _open_file_like(name_or_buffer: Any, mode: str) -> Any:
+    def _open_file_like(name_or_buffer: Any, mode: str, *args: Any, **kwargs: Any) -> Any:
+        opener = partial(open_file, name_or_buffer, mode, *args, **kwargs)
         if "w" not in mode:
-            return open_file(name_or_buffer, mode)
-        opener = partial(open_file, name_or_buffer, mode)
-        return SpannedOpener(opener, spans, "save", ENGINE, name_or_buffer)
+            return opener()
+        target = target_or_nowhere(name_or_buffer)
+        return SpannedOpener(opener, spans, "save", ENGINE, target)
 
     module._open_zipfile_writer = _open_zipfile_writer
     module._open_file_like = _open_file_like
@@ -82,11 +84,11 @@ def wrap_zip(module: Any, spans: Spans) -> None:
         return result
 
     @wraps(tag)
-    def location_tag(storage: Any) -> Any:
-        location = tag(storage)
+    def location_tag(storage: Any, *args: Any, **kwargs: Any) -> Any:
+        location = tag(storage, *args, **kwargs)
         span = spans.current()
         if span is not None and isinstance(span.work, RecordWriter):
-            span.work.see(storage, location)
+            safely(span.work.see, storage, location)
         return location
 
     module._save = _save
@@ -139,20 +141,20 @@ class RecordWriter:
             self._locations[address] = location
             self._order.append(address)
 
-    def write_record(self, name: str, data: Any, size: int) -> Any:
+    def write_record(self, name: str, data: Any, size: int, *args: Any, **kwargs: Any) -> Any:
         """Write a record, as torch's writer does."""
         if not name.startswith(STORAGE_PREFIX):
             self._unplaced.append((name, size))
-            return self._writer.write_record(name, data, size)
+            return self._writer.write_record(name, data, size, *args, **kwargs)
         start_ns = monotonic_ns()
-        result = self._writer.write_record(name, data, size)
+        result = self._writer.write_record(name, data, size, *args, **kwargs)
         safely(self._written, name, data, size, start_ns, monotonic_ns())
         return result
 
-    def write_record_metadata(self, name: str, size: int) -> Any:
+    def write_record_metadata(self, name: str, size: int, *args: Any, **kwargs: Any) -> Any:
         """Leave room for a record, as torch's writer does under `skip_data`."""
         start_ns = monotonic_ns()
-        result = self._writer.write_record_metadata(name, size)
+        result = self._writer.write_record_metadata(name, size, *args, **kwargs)
         safely(self._written, name, None, size, start_ns, monotonic_ns())
         return result
 

@@ -67,14 +67,14 @@ class SpannedOpener:
         spans: Where the span goes.
         op: `save` or `load`.
         engine: Value of the trace's `engine` column.
-        destination: The path or file object the job named.
+        target: What is opened.
     """
 
     def __init__(
-        self, opener: Callable[[], Any], spans: Spans, op: str, engine: str, destination: Any
+        self, opener: Callable[[], Any], spans: Spans, op: str, engine: str, target: Target
     ) -> None:
         self._spans = spans
-        self._span = spans.create(op, engine, target_or_nowhere(destination))
+        self._span = spans.create(op, engine, target)
         self._opener = opener()
 
     def __enter__(self) -> Any:

@@ -21,7 +21,10 @@ from .hooked_job import Job, environment, run_job
 
 JOBS = Path(__file__).parent / "jobs"
 TEXTS = ("layer", "op", "path", "name", "dtype", "device", "engine")
-NUMBERS = ("rank", "process", "thread", "step", "offset", "length", "result", "tensor_offset")
+NUMBERS = (
+    *("rank", "process", "thread", "step", "file"),
+    *("offset", "length", "result", "tensor_offset"),
+)
 
 Row = dict[str, Any]
 

@@ -16,7 +16,7 @@ from iotrace.traces.check import check_trace
 from .engine_job import EngineJob, Row, kernel_calls, run_engine_job, run_watched_engine_job
 from .jobs.dcp_ranks import state_tensors
 
-CASES = ("plain", "threads", "each", "fsspec", "safetensors", "async", "async2")
+CASES = ("plain", "threads", "each", "fsspec", "safetensors", "async", "async2", "own")
 MANY = 2000
 RANKS = 4
 

@@ -6,18 +6,31 @@ Writes FOLDER/truth.json: the tensors of each checkpoint by name.
 """
 
 import json
+import os
 import sys
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
-from torch.distributed.checkpoint.filesystem import SerializationFormat
+from torch.distributed.checkpoint.filesystem import FileSystem, SerializationFormat
+
+CASES = ("plain", "threads", "each", "fsspec", "async", "own")
 
 warnings.simplefilter("ignore")
 torch.manual_seed(11)
+
+
+class OwnFileSystem(FileSystem):
+    """One that opens its files in a way of its own, as vendors' do."""
+
+    @contextmanager
+    def create_stream(self, path, mode):
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), mode) as stream:
+            yield stream
 
 
 def make_state():
@@ -101,11 +114,15 @@ def main(folder):
     dcp.async_save(state, checkpoint_id=folder / "async", no_dist=True).result()
     dcp.async_save(state, storage_writer=FileSystemWriter(folder / "async2")).result()
 
+    writer = FileSystemWriter(folder / "own", single_file_per_rank=False)
+    writer.fs = OwnFileSystem()
+    dcp.save(state, storage_writer=writer, no_dist=True)
+
     part = {"model": {"weight": torch.zeros(17, 13)}}
     dcp.load(part, checkpoint_id=folder / "plain", no_dist=True)
     assert torch.equal(part["model"]["weight"], state["model"]["weight"])
 
-    truth = {name: expect(tensors) for name in ("plain", "threads", "each", "fsspec", "async")}
+    truth = {name: expect(tensors) for name in CASES}
     truth["async2"] = truth["safetensors"] = expect(dense)
     (folder / "truth.json").write_text(json.dumps(truth))
 
