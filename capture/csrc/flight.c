@@ -28,12 +28,13 @@ static void remember(const void *block, struct flight flight)
 {
 	for (uint32_t step = 0; step < WINDOW; step++) {
 		struct flight *entry = &flights[place_of((uintptr_t)block, step)];
-		uintptr_t here = 0;
+		uintptr_t here = atomic_load(&entry->block);
+		bool is_taken = here && here != (uintptr_t)block &&
+				entry->generation == flight.generation;
 
-		/* Left by the process that this one was forked from. */
-		if (entry->generation != flight.generation)
-			here = atomic_load(&entry->block);
-		if (here == CLAIMED || !atomic_compare_exchange_strong(&entry->block, &here, CLAIMED))
+		/* Left by a fork's parent, or by the block's last request, which nobody asked about. */
+		if (is_taken || here == CLAIMED ||
+		    !atomic_compare_exchange_strong(&entry->block, &here, CLAIMED))
 			continue;
 		entry->record = flight.record;
 		entry->file = flight.file;

@@ -141,6 +141,13 @@ static void posix(void)
 	CHECK(lio_listio(LIO_WAIT, list + 1, 3, NULL) == 0);
 	for (int i = 1; i < 4; i++)
 		printf("write posix %d %d %d\n", i * 1000, 100 + i, wait_for(&writes[i]));
+	CHECK(aio_write(&writes[1]) == 0);
+	while (aio_error(&writes[1]) == EINPROGRESS)
+		;
+	printf("write posix 1000 101 101\n");
+	writes[1].aio_offset = 7000; /* nobody has asked what it returned */
+	CHECK(aio_write(&writes[1]) == 0);
+	printf("write posix 7000 101 %d\n", wait_for(&writes[1]));
 	read_back = writes[0];
 	read_back.aio_offset = 3000;
 	read_back.aio_nbytes = 500; /* ends short */
