@@ -5,12 +5,14 @@
 
 #include "real.h"
 #include "renames.h"
+#include "uring_ring.h"
 
 struct closing closing_begin(int fd)
 {
 	struct open_file *file = descriptor_known(fd);
 	struct closing closing = {.number = request_known_number(file)};
 
+	rings_look();
 	renames_find(file, fd);
 	closing.left = descriptor_put(fd, NULL).left;
 	closing.start_ns = now_ns();

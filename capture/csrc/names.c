@@ -8,6 +8,7 @@
 #include "real.h"
 #include "renames.h"
 #include "scope.h"
+#include "uring_ring.h"
 
 struct naming naming_begin(enum record_op op)
 {
@@ -16,8 +17,10 @@ struct naming naming_begin(enum record_op op)
 		.records = capture_is_on && !request_is_paused() && !log_is_borrowed(),
 	};
 
-	if (naming.records)
+	if (naming.records) {
+		rings_look();
 		naming.record.start_ns = now_ns();
+	}
 	return naming;
 }
 

@@ -9,6 +9,7 @@
 #include "real.h"
 #include "renames.h"
 #include "scope.h"
+#include "uring_ring.h"
 
 /* For a build without python.c. */
 __attribute__((weak)) void python_boot(void)
@@ -23,6 +24,7 @@ struct opening opening_begin(int at, const char *path, int flags, mode_t mode)
 	if (!capture_is_on || log_is_borrowed())
 		return opening;
 	python_boot();
+	rings_look();
 	opening.start_ns = now_ns();
 	return opening;
 }

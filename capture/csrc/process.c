@@ -94,8 +94,7 @@ void process_ends(void)
 
 	if (!capture_is_on || log_is_borrowed())
 		return;
-	if (log_exists())
-		rings_end();
+	rings_look();
 	known = read_counters(&counters, &own_bytes);
 	if (log_generation() == 1)
 		base = at_start;
@@ -226,6 +225,7 @@ EXPORT int iotrace_note(uint64_t start_ns, uint64_t end_ns, const char *json, si
 
 	if (!capture_is_on || log_is_borrowed())
 		return -ENODEV;
+	rings_look();
 	return log_append(&record, json, bytes) ? 0 : -ENOSPC;
 }
 

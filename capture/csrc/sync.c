@@ -3,8 +3,15 @@
 #include "maps.h"
 #include "real.h"
 #include "request.h"
+#include "uring_ring.h"
 
 enum sync_kind { SYNC_FILE, SYNC_DATA, SYNC_RANGE, SYNC_MAPPING, SYNC_FILE_SYSTEM, SYNC_ALL };
+
+static struct request sync_begin(int fd)
+{
+	rings_look();
+	return request_begin(fd);
+}
 
 static struct record sync_record(enum sync_kind kind)
 {
@@ -14,7 +21,7 @@ static struct record sync_record(enum sync_kind kind)
 #define SYNC(name, kind)                                                      \
 	EXPORT int name(int fd)                                               \
 	{                                                                     \
-		struct request request = request_begin(fd);                   \
+		struct request request = sync_begin(fd);                   \
                                                                               \
 		return request_done(request, sync_record(kind), real.name(fd)); \
 	}
@@ -25,7 +32,7 @@ SYNC(syncfs, SYNC_FILE_SYSTEM)
 
 EXPORT int sync_file_range(int fd, off_t offset, off_t bytes, unsigned int flags)
 {
-	struct request request = request_begin(fd);
+	struct request request = sync_begin(fd);
 	struct record record = sync_record(SYNC_RANGE);
 
 	record.offset = offset;
@@ -46,6 +53,7 @@ EXPORT void sync(void)
 {
 	struct record record = sync_record(SYNC_ALL);
 
+	rings_look();
 	record.start_ns = now_ns();
 	real.sync();
 	record.end_ns = now_ns();

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "log.h"
+#include "memory.h"
+#include "uring_pending.h"
 #include "uring_sqe.h"
 
-/* Requests with the same user data among which the one that fits best is looked for. */
-#define CANDIDATES 64
 /*
  * Tries to get hold of what another thread is busy with, when it cannot be left to it. Who is
  * busy never blocks, but may have no processor for long: a hundredth of this was too little.
@@ -16,138 +16,10 @@
 #define PATIENCE 10000000
 #define SPINS 1000
 
-static struct pending *at(struct ring *ring, uint32_t index)
-{
-	return index ? ring->pending + index - 1 : NULL;
-}
-
-static struct bucket *bucket_of(struct ring *ring, uint64_t user_data)
-{
-	/* Fibonacci hashing: user data are pointers or small numbers. */
-	return ring->buckets + (user_data * 0x9e3779b97f4a7c15u >> (64 - ring->bucket_bits));
-}
-
-static bool is_silent(const struct pending *pending)
-{
-	return pending->sqe_flags & URING_SQE_SKIP_SUCCESS;
-}
-
-/* --- the table --------------------------------------------------------- */
-
-static void unlink_silent(struct ring *ring, uint32_t index)
-{
-	uint32_t before = 0, here = ring->silent_first;
-
-	while (here && here != index) {
-		before = here;
-		here = at(ring, here)->next_silent;
-	}
-	*(before ? &at(ring, before)->next_silent : &ring->silent_first) =
-		at(ring, index)->next_silent;
-	if (ring->silent_last == index)
-		ring->silent_last = before;
-}
-
-static void give_place(struct ring *ring, uint32_t index)
-{
-	struct pending *pending = at(ring, index);
-	struct bucket *bucket = bucket_of(ring, pending->user_data);
-	uint32_t before = 0, here = bucket->first;
-
-	while (here && here != index) {
-		before = here;
-		here = at(ring, here)->next;
-	}
-	*(before ? &at(ring, before)->next : &bucket->first) = pending->next;
-	if (bucket->last == index)
-		bucket->last = before;
-	if (is_silent(pending))
-		unlink_silent(ring, index);
-	ring->in_flight--;
-	pending->kind = PENDING_FREE;
-	pending->next = ring->pending_free;
-	ring->pending_free = index;
-}
-
 static void finish(struct ring *ring, uint32_t index, int64_t result, uint64_t now)
 {
-	sqe_complete(ring, at(ring, index), result, now);
-	give_place(ring, index);
-}
-
-/*
- * A full table holds what never tells its end: silent requests that went well, and completions
- * that were written over. Those whose end nobody waits for go, in turn; few are looked at each time.
- */
-static void forget_one(struct ring *ring)
-{
-	for (int i = 0; i < CANDIDATES; i++) {
-		uint32_t index = ring->forgotten++ % ring->pending_entries + 1;
-
-		if (!at(ring, index)->record || is_silent(at(ring, index))) {
-			give_place(ring, index);
-			return;
-		}
-	}
-}
-
-static uint32_t take_place(struct ring *ring)
-{
-	uint32_t index;
-
-	if (!ring->pending_free && ring->pending_used == ring->pending_entries)
-		forget_one(ring);
-	index = ring->pending_free;
-	if (index)
-		ring->pending_free = at(ring, index)->next;
-	else if (ring->pending_used < ring->pending_entries)
-		index = ++ring->pending_used;
-	return index;
-}
-
-/*
- * The kernel lets requests at the position of one file run at once, even to one place, unless they
- * are links of one chain.
- */
-static void find_crossing(struct ring *ring, struct pending *pending)
-{
-	for (uint32_t index = 1; index <= ring->pending_used; index++) {
-		struct pending *other = at(ring, index);
-
-		if (other->kind != PENDING_AT_POSITION || other->file != pending->file ||
-		    other->chain == pending->chain)
-			continue;
-		other->is_crossed = pending->is_crossed = true;
-		if (pending->file)
-			pending->file->queried = 1;
-	}
-}
-
-static void add(struct ring *ring, const struct pending *announced)
-{
-	struct bucket *bucket = bucket_of(ring, announced->user_data);
-	uint32_t index = take_place(ring);
-	struct pending *pending = at(ring, index);
-
-	if (!index)
-		return; /* its end stays unknown, its completion will be counted */
-	*pending = *announced;
-	pending->next = pending->next_silent = 0;
-	if (bucket->last)
-		at(ring, bucket->last)->next = index;
-	else
-		bucket->first = index;
-	bucket->last = index;
-	if (is_silent(pending)) {
-		if (ring->silent_last)
-			at(ring, ring->silent_last)->next_silent = index;
-		else
-			ring->silent_first = index;
-		ring->silent_last = index;
-	}
-	if (pending->kind == PENDING_AT_POSITION)
-		find_crossing(ring, pending);
-	ring->in_flight++;
+	sqe_complete(ring, pending_at(ring, index), result, now);
+	pending_remove(ring, index);
 }
 
 static void take_announced(struct ring *ring)
@@ -156,7 +28,7 @@ static void take_announced(struct ring *ring)
 	uint32_t taken = atomic_load_explicit(&ring->taken, memory_order_relaxed);
 
 	for (; taken != end; taken++)
-		add(ring, &ring->queue[taken & (ring->queue_entries - 1)]);
+		pending_add(ring, &ring->queue[taken & (ring->queue_entries - 1)]);
 	atomic_store_explicit(&ring->taken, taken, memory_order_release);
 }
 
@@ -166,7 +38,7 @@ static void take_announced(struct ring *ring)
 static bool is_possible(const struct pending *pending, int32_t result)
 {
 	return result < 0 || pending->expected < 0 ||
-	       result < pending->expected + !is_silent(pending);
+	       result < pending->expected + !pending_is_silent(pending);
 }
 
 /* What a silent one has moved it says only if that is less than it should. */
@@ -176,7 +48,7 @@ static bool fits(struct ring *ring, const struct pending *pending, int32_t resul
 		return pending->chain == ring->broken_chain;
 	if (result < 0)
 		return true;
-	return !is_silent(pending) && (pending->expected < 0 || pending->expected == result);
+	return !pending_is_silent(pending) && (pending->expected < 0 || pending->expected == result);
 }
 
 /*
@@ -185,24 +57,24 @@ static bool fits(struct ring *ring, const struct pending *pending, int32_t resul
  */
 static uint32_t match(struct ring *ring, uint64_t user_data, int32_t result)
 {
-	uint32_t index = bucket_of(ring, user_data)->first, first = 0, found = 0;
+	uint32_t index = pending_first(ring, user_data), first = 0, found = 0;
 	int count = 0;
 
-	for (; index && count < CANDIDATES; index = at(ring, index)->next) {
-		if (at(ring, index)->user_data != user_data ||
-		    !is_possible(at(ring, index), result))
+	for (; index && count < PENDING_CANDIDATES; index = pending_at(ring, index)->next) {
+		if (pending_at(ring, index)->user_data != user_data ||
+		    !is_possible(pending_at(ring, index), result))
 			continue;
 		count++;
 		if (!first)
 			first = index;
-		if (!found && fits(ring, at(ring, index), result))
+		if (!found && fits(ring, pending_at(ring, index), result))
 			found = index;
-		if (found && !is_silent(at(ring, found)))
+		if (found && !pending_is_silent(pending_at(ring, found)))
 			return found;
 	}
 	if (!found)
 		found = first;
-	if (count > 1 && is_silent(at(ring, found)) && result != -ECANCELED)
+	if (count > 1 && pending_is_silent(pending_at(ring, found)) && result != -ECANCELED)
 		LOG_COUNT(unmatched_completions, 1); /* another may have failed like that */
 	return found;
 }
@@ -219,7 +91,7 @@ static void finish_silent(struct ring *ring, const struct pending *seen, uint64_
 	uint32_t index = ring->silent_first;
 
 	while (index) {
-		struct pending *silent = at(ring, index);
+		struct pending *silent = pending_at(ring, index);
 		uint32_t next = silent->next_silent;
 
 		if ((int32_t)(silent->order - seen->order) < 0 && silent->chain == seen->chain)
@@ -233,10 +105,10 @@ static void break_chain(struct ring *ring, const struct pending *seen, uint64_t 
 {
 	ring->has_broken = true;
 	ring->broken_chain = seen->chain;
-	if (!is_silent(seen)) /* each of them will say so */
+	if (!pending_is_silent(seen)) /* each of them will say so */
 		return;
 	for (uint32_t index = 1; index <= ring->pending_used; index++) {
-		struct pending *later = at(ring, index);
+		struct pending *later = pending_at(ring, index);
 
 		if (later->kind != PENDING_FREE && later->chain == seen->chain &&
 		    (int32_t)(later->order - seen->order) > 0)
@@ -256,7 +128,7 @@ static void reap_one(struct ring *ring, const struct cqe *cqe, uint64_t now)
 	}
 	if (cqe->flags & URING_CQE_MORE)
 		return;
-	seen = *at(ring, index);
+	seen = *pending_at(ring, index);
 	if (ring->silent_first && cqe->result != -ECANCELED)
 		finish_silent(ring, &seen, now);
 	finish(ring, index, cqe->result, now);
@@ -308,10 +180,7 @@ static void reap(struct ring *ring)
 
 static __attribute__((noinline)) void start_anew(struct ring *ring)
 {
-	memset(ring->buckets, 0, sizeof(*ring->buckets) << ring->bucket_bits);
-	ring->pending_used = ring->pending_free = 0;
-	ring->silent_first = ring->silent_last = 0;
-	ring->in_flight = 0;
+	pending_forget_all(ring);
 	ring->taken = ring->announced;
 	ring->is_submitting = ring->is_reaping = false;
 	ring->cq_seen = __atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE);
@@ -347,6 +216,33 @@ void ring_reap(struct ring *ring)
 	end_reaping(ring);
 }
 
+static bool is_awaited(const struct ring *ring)
+{
+	return __atomic_load_n(&ring->in_flight, __ATOMIC_RELAXED) ||
+	       atomic_load_explicit(&ring->announced, memory_order_relaxed) !=
+		       atomic_load_explicit(&ring->taken, memory_order_relaxed);
+}
+
+/* Gone without a word: who was found by dlsym() has unmapped it, or a fork has left it out. */
+static bool is_there(struct ring *ring)
+{
+	struct cqe last;
+	uint32_t tail;
+
+	return memory_read(&tail, ring->cq_tail, sizeof(tail)) &&
+	       memory_read(&last, cqe_at(ring, ring->cq_entries - 1), sizeof(last));
+}
+
+void ring_look(struct ring *ring)
+{
+	if (ring->state != RING_READY || ring->generation != log_settled_generation() ||
+	    !is_awaited(ring) || !begin_reaping(ring))
+		return;
+	if (ring->state == RING_READY && is_there(ring)) /* it was not released meanwhile */
+		reap(ring);
+	end_reaping(ring);
+}
+
 static bool insist_on_reaping(struct ring *ring)
 {
 	for (int i = 1; i <= PATIENCE; i++) {
@@ -358,6 +254,12 @@ static bool insist_on_reaping(struct ring *ring)
 	return false;
 }
 
+void ring_keep_others_off(struct ring *ring)
+{
+	if (ring->state == RING_READY && ring->generation == log_settled_generation())
+		insist_on_reaping(ring);
+}
+
 void ring_refused(struct ring *ring, uint32_t first, uint32_t end, int error)
 {
 	uint64_t now = now_ns();
@@ -366,7 +268,7 @@ void ring_refused(struct ring *ring, uint32_t first, uint32_t end, int error)
 		return;
 	take_announced(ring);
 	for (uint32_t index = 1; index <= ring->pending_used; index++) {
-		struct pending *pending = at(ring, index);
+		struct pending *pending = pending_at(ring, index);
 
 		if (pending->kind != PENDING_FREE && pending->order - first < end - first)
 			finish(ring, index, error, now);

@@ -67,6 +67,8 @@ static struct ring *claim(void)
 /* Forget it; what is still in flight keeps an unknown end. */
 static void release(struct ring *ring)
 {
+	ring_keep_others_off(ring);
+	atomic_store(&ring->state, RING_CLAIMED);
 	uring_files_unregister(ring);
 	if (ring->memory)
 		RAW(SYS_munmap, ring->memory, ring->memory_bytes);
@@ -76,8 +78,7 @@ static void release(struct ring *ring)
 
 static void ring_end(struct ring *ring)
 {
-	if (ring->state == RING_READY)
-		ring_reap(ring);
+	ring_look(ring);
 	release(ring);
 }
 
@@ -301,9 +302,8 @@ void rings_unmapped(const void *address, size_t bytes)
 	}
 }
 
-void rings_end(void)
+void rings_look(void)
 {
 	FOR_EACH_RING(ring)
-		if (ring->state == RING_READY)
-			ring_reap(ring);
+		ring_look(ring);
 }

@@ -118,8 +118,11 @@ void ring_exit(const struct io_uring *uring);
 /* liburing has moved the memory of a ring. */
 void ring_moved(struct ring *ring, const struct io_uring *uring);
 
-/* Look for completions on all rings, for the last time. */
-void rings_end(void);
+/*
+ * Look for completions on all rings. A job sees them in its memory, by inlined functions of
+ * liburing: what it does next that can be seen tells that it may have, and is no part of them.
+ */
+void rings_look(void);
 
 /* --- what happens on it ------------------------------------------------ */
 

@@ -27,7 +27,7 @@ PARTS = (
     "descriptors",
     "request",
 )
-RING_PARTS = ("uring_ring", "uring_reap", "uring_submit", "uring_files", "memory")
+RING_PARTS = ("uring_ring", "uring_pending", "uring_reap", "uring_submit", "uring_files", "memory")
 SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 STANDARD = ("-std=gnu11", f"-I{CSRC}")
 

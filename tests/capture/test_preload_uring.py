@@ -231,6 +231,30 @@ def test_a_child_records_its_own_ring_and_not_its_parents(rings: Path, tmp_path:
     assert_all_accounted(captured)
 
 
+@pytest.mark.parametrize("call", ["sync", "rename", "open", "note", "close"])
+def test_the_end_of_a_request_is_no_later_than_what_the_job_did_next(
+    rings: Path, tmp_path: Path, call: str
+) -> None:
+    """Inlined functions find completions in memory: the job may then compute for minutes."""
+    captured = run(rings, tmp_path, "found", call)
+    (write,) = asynchronous(captured)
+    close = captured.of("found", "close")[0]
+    assert 0 < write.end_ns < close.start_ns - (0 if call == "close" else 90_000_000)
+    assert lines([write]) == captured.done.stdout.decode().splitlines()
+
+
+def test_a_child_without_its_parents_ring_lives(rings: Path, tmp_path: Path) -> None:
+    """The memory of the ring is not in the child."""
+    captured = run(rings, tmp_path, "unshared")
+    assert [write.result for write in captured.requests("write")] == [100, 100, 1]
+
+
+def test_a_ring_taken_down_behind_our_back_harms_nobody(rings: Path, tmp_path: Path) -> None:
+    """ctypes and its like bind to the library's own functions; its memory is gone at the end."""
+    (write,) = asynchronous(run(rings, tmp_path, "pointer"))
+    assert (write.offset, write.length) == (0, 100)
+
+
 def test_requests_in_flight_at_a_kill_are_recorded_without_an_end(
     rings: Path, tmp_path: Path
 ) -> None:

@@ -3,11 +3,12 @@
  * Rings that come, go and are shared, by the shared liburing. Prints what the
  * kernel did for each request, as uring.c does; `many` prints what one costs.
  *
- * usage: uring_rings FOLDER CASE [COUNT]
+ * usage: uring_rings FOLDER CASE [COUNT|CALL]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -101,6 +102,85 @@ static void forked(void)
 	expected[expected_count++] = (struct expected){"write", "forked", 5000, 100, 100};
 }
 
+/* For the hooks of a Python job. */
+int iotrace_note(__u64 start_ns, __u64 end_ns, const char *json, size_t bytes) __attribute__((weak));
+
+/*
+ * The job finds the completions in the ring's memory, and asks nobody. What it does next that can
+ * be seen comes after them, and 0.1 s before the file is closed.
+ */
+static void found(const char *next_call)
+{
+	int fd = made("found"), pipes[2];
+	struct io_uring_sqe *sqe;
+	struct io_uring ring;
+
+	CHECK(pipe(pipes) == 0);
+	start(&ring, 0);
+	sqe = next(&ring); /* until this is done the write waits */
+	io_uring_prep_read(sqe, pipes[0], back, 1, 0);
+	sqe->flags |= IOSQE_IO_LINK;
+	write_one(&ring, fd, "found", 0);
+	CHECK(io_uring_submit(&ring) == 2 && write(pipes[1], data, 1) == 1);
+	while (io_uring_cq_ready(&ring) < 2)
+		;
+	expected[0].result = 100;
+	usleep(100000);
+	if (!strcmp(next_call, "sync"))
+		CHECK(fdatasync(fd) == 0);
+	if (!strcmp(next_call, "rename"))
+		CHECK(rename("found", "renamed") == 0);
+	if (!strcmp(next_call, "open"))
+		CHECK(close(made("other")) == 0);
+	if (!strcmp(next_call, "note"))
+		CHECK(iotrace_note(1, 2, "{}", 2) == 0);
+	if (strcmp(next_call, "close"))
+		usleep(100000);
+	CHECK(close(fd) == 0);
+	usleep(100000);
+}
+
+/* The child has no share in the memory of its parent's ring, and knows of it. */
+static void unshared(void)
+{
+	int fd = made("unshared"), status;
+	struct io_uring ring;
+	pid_t child;
+
+	start(&ring, 0);
+	CHECK(io_uring_ring_dontfork(&ring) == 0);
+	write_one(&ring, fd, "unshared", 0);
+	submit(&ring, 1);
+	write_one(&ring, fd, "unshared", 100);
+	CHECK(io_uring_submit(&ring) == 1);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		CHECK(pwrite(fd, data, 1, 0) == 1 && close(fd) == 0);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	reap(&ring, 1);
+	io_uring_queue_exit(&ring);
+}
+
+/* Other languages look for functions in the library itself, and find those that nobody watches. */
+static void by_pointer(void)
+{
+	void (*queue_exit)(struct io_uring *);
+	int fd = made("pointer");
+	struct io_uring ring;
+	void *found;
+
+	start(&ring, 0);
+	write_one(&ring, fd, "pointer", 0);
+	CHECK(io_uring_submit(&ring) == 1);
+	found = dlsym(dlopen("liburing.so.2", RTLD_NOW), "io_uring_queue_exit");
+	CHECK(found && found != dlsym(RTLD_DEFAULT, "io_uring_queue_exit"));
+	memcpy(&queue_exit, &found, sizeof(found));
+	queue_exit(&ring); /* whatever has become of the request */
+}
+
 /* Killed while reads wait for a writer that never comes, and a write is done. */
 static void killed(void)
 {
@@ -185,6 +265,12 @@ int main(int argc, char **argv)
 		forked();
 	else if (!strcmp(name, "killed"))
 		killed();
+	else if (!strcmp(name, "found"))
+		found(argv[3]);
+	else if (!strcmp(name, "unshared"))
+		unshared();
+	else if (!strcmp(name, "pointer"))
+		by_pointer();
 	else
 		CHECK(!"known");
 	print();
