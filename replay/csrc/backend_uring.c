@@ -177,6 +177,18 @@ static void fail_queued(struct uring_run *run, int error)
 	run->loop.stopping = true;
 }
 
+/* Submit what is queued before a call that may take long: it is not to wait for another's open. */
+static int let_go(struct uring_run *run, struct slot *slot)
+{
+	int error;
+
+	if (!run->ring.queued)
+		return 0;
+	error = ring_enter(&run->ring, false, INT64_MAX);
+	slot->start_ns = clock_ns();
+	return error;
+}
+
 /* Start all that may start. */
 static int start_ready(struct uring_run *run, int64_t *wake)
 {
@@ -184,7 +196,11 @@ static int start_ready(struct uring_run *run, int64_t *wake)
 
 	while ((slot = loop_take(&run->loop, clock_ns(), wake))) {
 		if (!goes_through_ring(slot)) {
+			int error = let_go(run, slot);
+
 			perform_now(run, slot);
+			if (error)
+				return error;
 			*wake = INT64_MAX; /* its completion may have set others free */
 			continue;
 		}

@@ -311,3 +311,22 @@ def test_the_kernel_sees_the_jobs_own_calls(tmp_path: Path, depth: int) -> None:
     if depth == 1:
         assert calls == expected
     assert [others for call, _, _, others in seen if call == "fsync"] == [0, 0, 0]
+
+
+def test_what_is_queued_does_not_wait_for_a_call_of_another_stream(
+    tape: Tape, tmp_path: Path
+) -> None:
+    """A thread that opens files slowly keeps no other thread's write from the storage."""
+    job = JobBuilder()
+    written = job.open("a")
+    job.open("b", stream=1)
+    job.write(written, 0, 4096)
+    job.add(Op.UNLINK, file=1, path=job.path("b"), stream=1, fence=Fence.FILE)
+    parent = f"parent {tmp_path.stat().st_ino}"
+    with kernel_events("io_uring/io_uring_submit_req", "ext4/ext4_unlink_enter") as events:
+        done = run(UringExecutor(), job.build(), tape, tmp_path, LoopOptions())
+    assert done.report.first_error is None
+    names = [name for name, text in events.seen if "WRITE" in text or parent in text]
+    if "ext4_unlink_enter" not in names:
+        pytest.skip("not on ext4")
+    assert names == ["io_uring_submit_req", "ext4_unlink_enter"]
