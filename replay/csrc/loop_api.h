@@ -124,7 +124,7 @@ struct loop_options {
 	uint32_t queue_depth;       /* per stream, >= 1 */
 	uint32_t stream_count;
 	int64_t staging_bytes;      /* per staged request, a multiple of 4096; 0: what is needed */
-	int64_t landing_bytes;      /* most memory that reads land in; 0: no bound */
+	int64_t landing_bytes;      /* most memory that reads land in, and for staging; 0: no bound */
 	int64_t start_ns;           /* CLOCK_MONOTONIC: nothing starts earlier; 0: at once */
 	int64_t round_trip_ns;      /* every request but EVICT is held so much longer; 0: none is */
 	int32_t root_fd;            /* directory; no path leaves it */

@@ -112,6 +112,14 @@ static int setup_slots(struct loop *loop, uint32_t count)
 	return 0;
 }
 
+/* What is read lands in as much again, so that workers together do not ask for more than there is. */
+static int64_t staging_budget(const struct loop *loop)
+{
+	int64_t most = loop->options->landing_bytes;
+
+	return most ? min64(most, STAGING_BUDGET_BYTES) : STAGING_BUDGET_BYTES;
+}
+
 /* One buffer per slot, as far as the budget goes; requests then wait for a buffer. */
 static int setup_staging(struct loop *loop)
 {
@@ -120,7 +128,7 @@ static int setup_staging(struct loop *loop)
 
 	if (bytes < DIRECT_BLOCK_BYTES || bytes % DIRECT_BLOCK_BYTES)
 		return -EINVAL;
-	affordable = STAGING_BUDGET_BYTES / bytes;
+	affordable = staging_budget(loop) / bytes;
 	if (affordable < 1)
 		affordable = 1;
 	loop->staging_count = affordable < loop->slot_count ? affordable : loop->slot_count;

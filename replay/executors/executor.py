@@ -23,7 +23,8 @@ class LoopOptions:
         queue_depth: requests in flight per stream, at least 1.
         staging_bytes: buffer per request whose data are copied or checked, a multiple of
             4096; 0: what the largest such request needs. A request larger than its buffer
-            is cut.
+            is cut. All buffers together take 1 GiB at most, or `landing_bytes` where that is
+            less, but for one there is always.
         landing_bytes: most memory that what is read lands in, in equal parts for the requests
             in flight; 0: no bound. A part has room for the longest read, within this bound, and
             is no less than 64 KiB; a read longer than its part is cut.

@@ -273,3 +273,18 @@ def test_a_hundred_thousand_small_requests_cost_little(
     done = run(executor, job.build(), tape, root, LoopOptions(queue_depth=32))
     assert done.report.first_error is None
     assert done.report.end_ns - done.report.start_ns < 5_000_000_000
+
+
+def test_staging_takes_no_more_memory_than_a_worker_has(
+    executor: Executor, tape: Tape, root: Path
+) -> None:
+    """A GiB for each of many workers would be more than the machine has; the rest waits."""
+    (root / "a").write_bytes(tape.read(0, 0, 16 * MIB))
+    job = JobBuilder()
+    handle = job.open("a", os.O_RDONLY)
+    for i in range(16):
+        job.read(handle, i * MIB, MIB)
+    options = LoopOptions(queue_depth=16, landing_bytes=4 * MIB, check_reads=True)
+    done = run(executor, job.build(), tape, root, options)
+    assert (done.report.mismatched_bytes, done.report.first_error) == (0, None)
+    assert (done.report.in_flight_wanted, done.report.in_flight_limit) == (16, 4)
