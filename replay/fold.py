@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.job import Job
-from iotrace.replay.pieces import Ints, Rows
+from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Stream
+from iotrace.replay.requests import Requests
 from iotrace.traces.words import plural
 
 # Unasked: processes beyond this cost the machine more than they tell about its storage.
@@ -44,7 +45,7 @@ class Fold:
         return replace(job, stream_order=order, stream_starts=starts)
 
 
-def fold(streams: Sequence[Stream], requests: Rows, workers: int | None = None) -> Fold:
+def fold(streams: Sequence[Stream], requests: Requests, workers: int | None = None) -> Fold:
     """Return which worker runs which stream.
 
     The streams of a rank, or of a process outside any launcher, stay together, and so do ranks
@@ -52,7 +53,7 @@ def fold(streams: Sequence[Stream], requests: Rows, workers: int | None = None) 
 
     Args:
         streams: of the plan.
-        requests: REQUEST rows, in order of issue.
+        requests: of the plan, in order of issue.
         workers: how many to use at most; None: one per rank, and processes outside any launcher
             one after the other in as few as never run two that did overlap.
     """
@@ -114,7 +115,7 @@ def _one_after_the_other(part: Ints, is_rank: npt.NDArray[np.bool_]) -> Ints:
     return worker
 
 
-def _joined_by_handles(requests: Rows, group: Ints, count: int) -> Ints:
+def _joined_by_handles(requests: Requests, group: Ints, count: int) -> Ints:
     """Return the lowest group that each group shares open files with, over any number of them."""
     label = np.arange(count)
     by_handle = requests["handle"] >= 0

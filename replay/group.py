@@ -161,6 +161,20 @@ def once(group: Group, action: Callable[[], T]) -> T:
     return first  # type: ignore[no-any-return]
 
 
+def each(group: Group, action: Callable[[], T]) -> list[T]:
+    """Let every process act; return the results, or raise the first error, in all of them."""
+    told: Any = None
+    try:
+        told = action()
+    except (IotraceError, OSError) as error:
+        told = error
+    everyones = group.gather(told)
+    for one in everyones:
+        if isinstance(one, IotraceError | OSError):
+            raise one
+    return everyones
+
+
 def launched_size(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
     """Return the number of this process and how many there are, as the launcher says."""
     for rank, size in _LAUNCHERS:

@@ -29,20 +29,44 @@ from iotrace.traces.errors import ReplayError
 _CHUNK_BYTES = 8 << 20
 
 
-def sync_files(plan: Plan, root_fd: int, round_trip_seconds: float) -> float:
-    """Sync every written file that is still there; return how long that took, in seconds."""
+def sync_files(
+    plan: Plan,
+    chosen: npt.NDArray[np.bool_],
+    root_fd: int,
+    round_trip_seconds: float,
+    threads: int,
+) -> float:
+    """Sync the chosen files that are still there; return how long that took, in seconds.
+
+    Args:
+        plan: what was replayed.
+        chosen: per file, whether it is to be synced.
+        root_fd: the directory it was replayed in.
+        round_trip_seconds: how much longer each sync takes.
+        threads: that sync, each a file at a time.
+
+    Raises:
+        OSError: as open and fsync.
+    """
+    names = _left(plan, chosen)
     begin = time.monotonic()
-    for name in _left(plan, plan.files.written):
-        try:
-            fd = open_beneath(root_fd, name, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # a run that failed may not have come to it
-        try:
-            os.fsync(fd)
-            time.sleep(round_trip_seconds)
-        finally:
-            os.close(fd)
-    return time.monotonic() - begin
+    with ThreadPoolExecutor(max(threads, 1)) as pool:
+        each = pool.map if threads > 1 and len(names) > 1 else map
+        for _ in each(lambda name: _sync(name, root_fd, round_trip_seconds), names):
+            pass
+        return time.monotonic() - begin
+
+
+def _sync(name: str, root_fd: int, round_trip_seconds: float) -> None:
+    try:
+        fd = open_beneath(root_fd, name, os.O_RDONLY)
+    except FileNotFoundError:
+        return  # a run that failed may not have come to it
+    try:
+        os.fsync(fd)
+        time.sleep(round_trip_seconds)
+    finally:
+        os.close(fd)
 
 
 def drain(plan: Plan, tier_fd: int, root_fd: int, copiers: int) -> float:

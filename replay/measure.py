@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.job import DATA_OPS, Job, Op, is_op
+from iotrace.replay.job import DATA_OPS, Op, is_op
 from iotrace.replay.pieces import Ints, Rows, is_padding, is_payload, pieces_in_place
 from iotrace.replay.plan import Plan
+from iotrace.replay.schedule import Schedule
 from iotrace.replay.statistics import latency_us
-from iotrace.traces.elapsed import steps_seconds
+from iotrace.traces.elapsed import busy_ns, steps_seconds
 from iotrace.traces.phases import Phase
 from iotrace.traces.words import plural
 
@@ -84,6 +85,24 @@ def _seconds(plan: Plan, timings: Rows, chosen: Ints) -> float:
     return steps_seconds(rows["step"], times["start_ns"], times["end_ns"], rows["op"] == Op.CLOSE)
 
 
+def flush_seconds(job: Schedule, timings: Rows, worker: Ints) -> float:
+    """Return how long files were synced before loads, in the slowest worker, in seconds.
+
+    Args:
+        job: what was run.
+        timings: of its requests.
+        worker: per stream, who ran it.
+    """
+    rows = job.job.requests
+    syncs = np.flatnonzero((job.origin < 0) & (rows["op"] == Op.SYNC) & (timings["start_ns"] > 0))
+    owner, times = worker[rows["stream"][syncs]], timings[syncs]
+    spent_ns = (
+        busy_ns(times["start_ns"][owner == one], times["end_ns"][owner == one])
+        for one in np.unique(owner).tolist()
+    )
+    return max(spent_ns, default=0.0) / 1e9
+
+
 def lateness_us(
     plan: Plan, timings: Rows, start_ns: int, timing: str, time_scale: float
 ) -> dict[str, float] | None:
@@ -128,21 +147,22 @@ def find_errors(plan: Plan, result: Ints) -> tuple[str, ...]:
     return tuple(shown)
 
 
-def find_eviction_errors(job: Job, result: Ints) -> tuple[str, ...]:
+def find_eviction_errors(job: Schedule, result: Ints) -> tuple[str, ...]:
     """Return the evictions that failed, in words; the first of many.
 
     Args:
         job: what was run.
         result: per request of the job, 0 or -errno.
     """
-    failed = (job.requests["op"] == Op.EVICT) & (result < 0) & (result != -errno.ECANCELED)
-    bad = np.flatnonzero(failed)[:_ERRORS_SHOWN]
-    path = job.requests["path"][bad]
-    return tuple(
-        f"cannot drop {job.paths[name] if name >= 0 else 'a file without a name'} "
+    failed = (job.origin < 0) & (result < 0) & (result != -errno.ECANCELED)
+    bad = np.flatnonzero(failed)[: 2 * _ERRORS_SHOWN]  # mostly a sync and its eviction
+    path = job.job.requests["path"][bad]
+    found = (
+        f"cannot drop {job.job.paths[name] if name >= 0 else 'a file without a name'} "
         f"from the page cache: {os.strerror(-code)}"
         for name, code in zip(path.tolist(), result[bad].tolist(), strict=True)
     )
+    return tuple(dict.fromkeys(found))[:_ERRORS_SHOWN]
 
 
 def _least_moved(plan: Plan) -> Ints:

@@ -18,15 +18,18 @@ _SHIFT_BYTES = 2049  # of old bytes against the payload there: off blocks, as no
 
 @dataclass(frozen=True)
 class Prepared:
-    """What was written before the run, and how much of it the page cache still holds."""
+    """What was written before the run, and how much of it a page cache still holds."""
 
     files: int
     size_bytes: int
     resident_bytes: int
 
 
-def prepare(plan: Plan, tape: Tape, root_fd: int) -> Prepared:
-    """Write the files that the plan finds there, sync them, and evict them.
+NOTHING = Prepared(0, 0, 0)
+
+
+def prepare(plan: Plan, tape: Tape, root_fd: int) -> None:
+    """Write the files that the plan finds there, sync them, and evict them here.
 
     A file that is there already was left by an earlier repetition, as it must be. One that is to
     be written over gets its blocks here, with bytes that are not the payload.
@@ -39,30 +42,32 @@ def prepare(plan: Plan, tape: Tape, root_fd: int) -> Prepared:
     Raises:
         OSError: as open and write.
     """
-    there = np.flatnonzero(plan.files.exists).tolist()
     extents = plan.initial_extents()
     extents = by_place(extents) if plan.payload_is_placed else extents
     bounds = np.searchsorted(extents["file"], np.arange(len(plan.files) + 1))
+    for file in np.flatnonzero(plan.files.exists).tolist():
+        path = plan.files[file].path
+        try:
+            os.close(open_beneath(root_fd, path, os.O_RDONLY))
+        except FileNotFoundError:
+            own = extents[bounds[file] : bounds[file + 1]]
+            _write(path, np.concatenate([old_extent(plan, file), own]), tape, root_fd)
+
+
+def evict_prepared(plan: Plan, root_fd: int) -> int:
+    """Drop the prepared files from this machine's page cache; return the bytes that stay there."""
     resident = 0
-    for file in there:
-        own = extents[bounds[file] : bounds[file + 1]]
-        own = np.concatenate([old_extent(plan, file), own])
-        fd = _open(plan.files[file].path, own, tape, root_fd)
+    for file in np.flatnonzero(plan.files.exists).tolist():
+        try:
+            fd = open_beneath(root_fd, plan.files[file].path, os.O_RDONLY)
+        except OSError:
+            continue  # another machine made it; that it cannot be had here, its open will tell
         try:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             resident += resident_bytes(fd)
         finally:
             os.close(fd)
-    size_bytes = int(plan.files.initial_size_bytes[there].sum())
-    return Prepared(len(there), size_bytes, resident)
-
-
-def _open(path: str, extents: Rows, tape: Tape, root_fd: int) -> int:
-    try:
-        return open_beneath(root_fd, path, os.O_RDONLY)
-    except FileNotFoundError:
-        _write(path, extents, tape, root_fd)
-        return open_beneath(root_fd, path, os.O_RDONLY)
+    return resident
 
 
 def _write(path: str, extents: Rows, tape: Tape, root_fd: int) -> None:

@@ -81,7 +81,7 @@ class Repetition:
         moved: bytes moved, by completions.
         write_seconds: of saving, see `iotrace.traces.elapsed.steps_seconds`.
         read_seconds: the same of loading.
-        evict_seconds: spent before loads on making files cold, which makes data durable too.
+        flush_seconds: of syncing files before loads, so that they can be made cold.
         sync_seconds: the final sync of every written file or, staged, the drain.
         prepared: files written before the run, off the clock.
         report: what the executor did.
@@ -99,7 +99,7 @@ class Repetition:
     moved: Moved
     write_seconds: float
     read_seconds: float
-    evict_seconds: float
+    flush_seconds: float
     sync_seconds: float
     prepared: Prepared
     report: LoopReport
@@ -119,8 +119,8 @@ class Repetition:
         """The time of saving until all of it is on storage; 0 when nothing was written."""
         if not self.moved.bytes_written:
             return 0.0
-        evicted = 0.0 if self.staged else self.evict_seconds  # durable in the tier only
-        return self.write_seconds + evicted + self.sync_seconds
+        flushed = 0.0 if self.staged else self.flush_seconds  # durable in the tier only
+        return self.write_seconds + flushed + self.sync_seconds
 
 
 @dataclass(frozen=True, eq=False)

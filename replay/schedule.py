@@ -26,7 +26,7 @@ class Schedule:
 
     Attributes:
         job: what an executor runs.
-        origin: per request of the job, the plan's request; -1: an eviction.
+        origin: per request of the job, the plan's request; -1: an eviction, or the sync before it.
     """
 
     job: Job
@@ -40,6 +40,7 @@ def schedule(
     time_scale: float = 1.0,
     warm: bool = False,
     checked: bool = False,
+    cache: Ints | None = None,
 ) -> Schedule:
     """Return the job of a plan.
 
@@ -51,13 +52,15 @@ def schedule(
         time_scale: recorded pauses and times are multiplied by it.
         warm: leave in the page cache what it holds; else files are evicted before a load.
         checked: keep unwanted bytes of reads apart, so that a comparison leaves them out.
+        cache: per stream, the number of the page cache that its requests go through; None: there
+            is one.
 
     Raises:
         PlanError: there is no such timing.
     """
     if timing not in TIMINGS:
         raise PlanError(f"no timing {timing!r}; choose one of {', '.join(TIMINGS)}")
-    planned, origin, barrier, paths = _with_evictions(plan, warm)
+    planned, origin, barrier, paths = _with_evictions(plan, warm, cache)
     barrier[np.flatnonzero(origin >= 0)[places_of(plan.barriers_ns, plan.requests)]] = True
     domain, fence = find_fences(planned, plan.pieces, len(plan.files), queue_depth)
     planned, pieces = _with_pieces(planned, plan, checked)
@@ -90,11 +93,12 @@ def schedule(
 
 
 def _with_evictions(
-    plan: Plan, warm: bool
+    plan: Plan, warm: bool, cache: Ints | None
 ) -> tuple[Requests, Ints, npt.NDArray[np.bool_], tuple[str, ...]]:
     """Return the requests with evictions among them, origins, which are barriers, and paths."""
     count = len(plan.requests)
-    evictions = None if warm else find_evictions(plan.requests, plan.paths)
+    cache = np.zeros(len(plan.streams), np.int64) if cache is None else cache
+    evictions = None if warm else find_evictions(plan.requests, plan.paths, cache)
     if evictions is None or not len(evictions.requests):
         return plan.requests, np.arange(count), np.zeros(count, np.bool_), plan.paths
     origin = np.insert(np.arange(count), evictions.place, -1)

@@ -1,41 +1,40 @@
 """A replay from beginning to end: workspace, files, runs, measurements, proof."""
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from iotrace.replay.across import run_across
 from iotrace.replay.allocation import has_huge_pages, loaded_bytes
 from iotrace.replay.executors.executor import Executor, LoopOptions, Run
 from iotrace.replay.fallocate_modes import fit_modes, modes_of, refused_modes
-from iotrace.replay.fold import Fold, fold
 from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.job import Op
-from iotrace.replay.lasting import drain, sync_files
 from iotrace.replay.loop import SPAN_BYTES, Tape
 from iotrace.replay.measure import (
     describe_request,
     find_errors,
     find_eviction_errors,
+    flush_seconds,
     lateness_us,
     moved_by,
     phase_seconds,
 )
-from iotrace.replay.memory import TAPE_BYTES, affordable_landing_bytes
-from iotrace.replay.memory_phases import MemoryPhases, MemorySeconds
+from iotrace.replay.memory import TAPE_BYTES
 from iotrace.replay.options import ReplayOptions, choose_executor
+from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
-from iotrace.replay.prepare import Prepared, prepare, prepare_copies, steady_files
+from iotrace.replay.prepare import NOTHING, Prepared, steady_files
 from iotrace.replay.result import Outcome, RecordedSummary, Repetition
+from iotrace.replay.runner import Runner
 from iotrace.replay.schedule import Schedule, schedule
 from iotrace.replay.site import Site
 from iotrace.replay.suitability import (
     cached_direct,
     copied_on_write,
+    direct_requests,
     fit_to_target,
     stayed_warm,
     surprises,
@@ -44,7 +43,6 @@ from iotrace.replay.suitability import (
 )
 from iotrace.replay.target import probe_target
 from iotrace.replay.verify import find_mismatch
-from iotrace.replay.workers import run_in_workers
 from iotrace.replay.workspace import Workspace
 from iotrace.traces.errors import PlanError, ReplayError
 from iotrace.traces.phases import Phase
@@ -86,13 +84,15 @@ def replay(
         raise PlanError("a read of a mapped file keeps its thread waiting; use --executor posix")
     if options.uncached and plan.requests["mapping"].any():
         raise PlanError("what is mapped stays in the page cache; leave out --uncached")
+    if options.uncached and not np.any(plan.is_data() & ~direct_requests(plan)):
+        raise PlanError("no read or write goes through the page cache; leave out --uncached")
     executor, degraded = choose_executor(options)
     group = group or Solo()
     with _tape(plan, options, group) as tape:
         if options.executor == "null":
             job = schedule(plan, options.queue_depth)
             run = executor.run(job.job, tape, -1, LoopOptions(options.queue_depth))
-            one = _measure(plan, job, run, 0.0, Prepared(0, 0, 0))
+            one = _measure(plan, job, run, np.zeros(len(plan.streams), np.int64))
             return Outcome(plan, recorded, executor.name, (one,), None, degraded, ())
         if options.stage is not None and group.size > 1:
             raise PlanError("--stage is for one process; leave it out, or the launcher")
@@ -125,124 +125,6 @@ def _tape(plan: Plan, options: ReplayOptions, group: Group) -> Tape:
     return Tape(least_bytes, options.seed, span_bytes)
 
 
-@dataclass(frozen=True, eq=False)
-class _Session:
-    """What the steps of one replay share."""
-
-    plan: Plan
-    options: ReplayOptions
-    executor: Executor
-    tape: Tape
-    workspace: Workspace
-    destination: Workspace
-    group: Group
-    steady: frozenset[str]
-
-    @property
-    def staged(self) -> bool:
-        """Whether what is written is to be drained to another place."""
-        return self.destination is not self.workspace
-
-    def schedule(self, checked: bool) -> Schedule:
-        """Return the plan's job; `checked` as for `schedule`."""
-        options = self.options
-        return schedule(
-            self.plan,
-            options.queue_depth,
-            options.timing,
-            options.time_scale,
-            options.warm,
-            checked,
-        )
-
-    def fold(self, job: Schedule) -> Fold:
-        """Return which worker runs which streams: the processes of a launch are the workers."""
-        workers = self.options.workers if self.group.size == 1 else self.group.size
-        return fold(self.plan.streams, job.job.requests, workers)
-
-    def _workers_here(self, folded: Fold) -> int:
-        """Return how many workers share this machine's memory."""
-        if self.group.size == 1:
-            return max(folded.count, 1)
-        host = os.uname().nodename
-        return self.group.gather(host).count(host)
-
-    def make_room(self) -> None:
-        """Let the destination hold what is there before a drain, off the clock."""
-        if not self.staged:
-            return
-        try:
-            self.destination.clear()
-            prepare_copies(self.plan, self.tape, self.destination.fd)
-        except OSError as error:
-            raise self._at_destination("the destination could not be made ready", error) from error
-
-    def make_last(self, workers: int) -> float:
-        """Sync every written file, or drain it; return how long that took, in seconds."""
-        if not self.staged:
-            return sync_files(self.plan, self.workspace.fd, self.options.round_trip_seconds)
-        try:
-            return drain(self.plan, self.workspace.fd, self.destination.fd, workers)
-        except OSError as error:
-            raise self._at_destination("the drain stopped", error) from error
-
-    def _at_destination(self, what: str, error: OSError) -> ReplayError:
-        return ReplayError(f"{what}: {error.strerror or error}; look at {self.options.root}")
-
-    def _prepare(self) -> Prepared:
-        self.workspace.clear(self.steady)
-        self.workspace.make_directories(self.plan)
-        return prepare(self.plan, self.tape, self.workspace.fd)
-
-    def run(
-        self,
-        job: Schedule,
-        check_reads: bool = False,
-        report: Callable[[int], None] = lambda done: None,
-    ) -> tuple[Run, Prepared]:
-        """Run a job once on fresh files; `report` as for `run_in_workers`."""
-        prepared = once(self.group, self._prepare)
-        folded = self.fold(job)
-        options = LoopOptions(
-            queue_depth=self.options.queue_depth,
-            landing_bytes=affordable_landing_bytes(self._workers_here(folded)),
-            check_reads=check_reads,
-            registered_buffers=self.options.registered_buffers,
-            registered_files=self.options.registered_files,
-            submission_thread=self.options.submission_thread,
-            uncached=self.options.uncached,
-            stop_on_error=self.options.stop_on_error,
-            round_trip_ns=round(self.options.round_trip_seconds * 1e9),
-        )
-        memory = MemoryPhases.of(self.plan, self.options.allocate, self.options.source)
-        if self.group.size > 1:
-            seconds = memory.spend(folded.worker == self.group.rank, self.group.rank)
-            run = run_across(
-                self.group,
-                self.executor,
-                job.job,
-                folded,
-                self.tape,
-                self.workspace.fd,
-                options,
-                self.options.timeout_seconds,
-            )
-            slowest = MemorySeconds.slowest(self.group.gather(seconds))
-            return replace(run, memory=slowest), prepared
-        run = run_in_workers(
-            self.executor,
-            job.job,
-            folded,
-            self.tape,
-            self.workspace.fd,
-            options,
-            self.options.timeout_seconds,
-            memory,
-            report,
-        )
-        return run, prepared
-
-
 def _replay(
     plan: Plan,
     recorded: RecordedSummary,
@@ -268,12 +150,11 @@ def _replay(
     degraded = refused + replaced + warm + unlike_files(plan) + copied
     _refuse_if_strict(options, degraded)
     steady = steady_files(plan, payload_stays=not options.verify)
-    session = _Session(plan, options, executor, tape, workspace, destination, group, steady)
-    folded = session.fold(session.schedule(checked=False))
-    degraded += folded.degraded
+    runner = Runner(plan, options, executor, tape, workspace, destination, group, steady)
+    degraded += runner.folded.degraded
     folders = tuple(dict.fromkeys((destination.path, workspace.path)))
-    site = Site.of(folders, plan.streams, folded, group)
-    repetitions, errors = _timed_runs(session, progress)
+    site = Site.of(folders, plan.streams, runner.folded, group)
+    repetitions, errors = _timed_runs(runner, progress)
     cached = once(group, lambda: cached_direct(plan, workspace.fd, target))
     refused += cached
     stayed = stayed_warm(repetitions[-1], target)
@@ -282,7 +163,7 @@ def _replay(
     if options.verify:
         progress("verify", 0, 1)
         # What differs after a run that failed, differs for that.
-        mismatch = "the run failed" if errors else _find_mismatch(session)
+        mismatch = "the run failed" if errors else _find_mismatch(runner)
         verified = mismatch is None
         errors += (f"not verified: {mismatch}",) if mismatch else ()
         progress("verify", 1, 1)
@@ -297,7 +178,7 @@ def _replay(
         errors=errors,
         workspace=kept,
         refused=refused,
-        workers=folded.count,
+        workers=runner.folded.count,
         round_trip_seconds=options.round_trip_seconds,
         cold=not (options.warm or warm or stayed),
         repeat=options.repeat,
@@ -312,12 +193,11 @@ def _refuse_if_strict(options: ReplayOptions, degraded: tuple[str, ...]) -> None
 
 
 def _timed_runs(
-    session: _Session, progress: Progress
+    runner: Runner, progress: Progress
 ) -> tuple[tuple[Repetition, ...], tuple[str, ...]]:
     """Run warm-ups and repetitions; stop after one that fails."""
-    options, plan = session.options, session.plan
-    job = session.schedule(checked=False)
-    workers = session.fold(job).count
+    options, plan = runner.options, runner.plan
+    job = runner.schedule(checked=False)
     repetitions: list[Repetition] = []
     total, count = options.warmup + options.repeat, len(job.job.requests)
     for number in range(total):
@@ -326,14 +206,14 @@ def _timed_runs(
             progress("run", before + done, total * count)
 
         report(0)
-        once(session.group, session.make_room)
-        run, prepared = session.run(job, report=report)
-        sync_seconds = once(session.group, lambda: session.make_last(workers))
-        one = _measure(plan, job, run, sync_seconds, prepared)
+        runner.make_room()
+        run, prepared = runner.run(job, report=report)
+        sync_seconds = runner.make_last()
+        one = _measure(plan, job, run, runner.folded.worker, sync_seconds, prepared)
         how = (options.timing, options.time_scale)
         late = lateness_us(plan, one.timings, one.report.start_ns, *how)
-        one = replace(one, lateness_us=late, staged=session.staged)
-        errors = run.failures + find_eviction_errors(job.job, run.timings["result"])
+        one = replace(one, lateness_us=late, staged=runner.staged)
+        errors = run.failures + find_eviction_errors(job, run.timings["result"])
         errors += find_errors(plan, one.timings["result"])
         if number >= options.warmup or errors:
             repetitions.append(replace(one, failed=bool(errors)))
@@ -343,19 +223,19 @@ def _timed_runs(
     return tuple(repetitions), ()
 
 
-def _find_mismatch(session: _Session) -> str | None:
+def _find_mismatch(runner: Runner) -> str | None:
     """Compare the files of the last run; then run once more and compare what is read."""
-    plan = session.plan
+    plan = runner.plan
     mismatch = None
-    for place in dict.fromkeys((session.destination, session.workspace)):
-        check = partial(find_mismatch, plan, session.tape, place.fd)
-        mismatch = mismatch or once(session.group, check)
+    for place in dict.fromkeys((runner.destination, runner.workspace)):
+        check = partial(find_mismatch, plan, runner.tape, place.fd)
+        mismatch = mismatch or once(runner.group, check)
     if mismatch or not np.any(plan.requests["op"] == Op.READ):
         return mismatch
-    job = session.schedule(checked=True)
-    run = session.run(job, check_reads=True)[0]
+    job = runner.schedule(checked=True)
+    run = runner.run(job, check_reads=True)[0]
     report = run.report
-    undone = run.failures + find_eviction_errors(job.job, run.timings["result"])
+    undone = run.failures + find_eviction_errors(job, run.timings["result"])
     undone += find_errors(plan, run.timings["result"][job.origin >= 0])
     if undone:
         return f"the reads could not be compared: {undone[0]}"
@@ -366,18 +246,21 @@ def _find_mismatch(session: _Session) -> str | None:
 
 
 def _measure(
-    plan: Plan, job: Schedule, run: Run, sync_seconds: float, prepared: Prepared
+    plan: Plan,
+    job: Schedule,
+    run: Run,
+    worker: Ints,
+    sync_seconds: float = 0.0,
+    prepared: Prepared = NOTHING,
 ) -> Repetition:
-    own = job.origin >= 0
-    timings = run.timings[own]
+    timings = run.timings[job.origin >= 0]
     timings.flags.writeable = False
-    evictions = run.timings[~own]
     return Repetition(
         timings=timings,
         moved=moved_by(plan, timings["result"]),
         write_seconds=phase_seconds(plan, timings, Phase.SAVE),
         read_seconds=phase_seconds(plan, timings, Phase.LOAD),
-        evict_seconds=float((evictions["end_ns"] - evictions["start_ns"]).sum()) / 1e9,
+        flush_seconds=flush_seconds(job, run.timings, worker),
         sync_seconds=sync_seconds,
         prepared=prepared,
         report=run.report,

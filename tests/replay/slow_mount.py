@@ -218,9 +218,16 @@ class SlowMount:
 
 @contextmanager
 def slow_mount(
-    folder: Path, delay_seconds: float, threads: int = 8, cached: bool = False
+    folder: Path,
+    delay_seconds: float,
+    threads: int = 8,
+    cached: bool = False,
+    other: SlowMount | None = None,
 ) -> Iterator[SlowMount]:
-    """Mount the file system on `folder` for a while; skip the test where that is not allowed."""
+    """Mount the file system on `folder` for a while; skip the test where that is not allowed.
+
+    With `other` the files are those of another mount, as on a machine of its own.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
@@ -232,6 +239,8 @@ def slow_mount(
         os.close(fd)
         pytest.skip(f"FUSE cannot be mounted here: {os.strerror(ctypes.get_errno())}")
     mount = SlowMount(fd, delay_seconds, cached=cached)
+    if other is not None:
+        mount.nodes, mount.lock = other.nodes, other.lock
     servers = [threading.Thread(target=mount.serve, daemon=True) for _ in range(threads)]
     for server in servers:
         server.start()

@@ -71,7 +71,7 @@ def test_the_copy_is_a_phase_of_its_own(name: str, tmp_path: Path) -> None:
     assert (outcome.errors, outcome.verified) == ((), True)
     for one in outcome.repetitions:
         assert (one.source_seconds > 0) == (name == "dcp")
-        parts = one.write_seconds + one.evict_seconds + one.sync_seconds
+        parts = one.write_seconds + one.flush_seconds + one.sync_seconds
         assert one.durable_seconds == (parts if one.moved.bytes_written else 0)
 
 

@@ -107,7 +107,7 @@ def test_a_file_that_was_only_made_is_proven_to_be_there(
         os.unlink("empty", dir_fd=root_fd)
         return seconds
 
-    monkeypatch.setattr("iotrace.replay.session.drain", lossy)
+    monkeypatch.setattr("iotrace.replay.runner.drain", lossy)
     outcome = staged(sketch("open empty w+create\nclose empty"), tier, tmp_path)
     assert outcome.verified is False
     assert "empty: No such file" in outcome.errors[0]
@@ -139,7 +139,7 @@ def test_a_byte_lost_by_the_drain_is_found(
         os.close(fd)
         return seconds
 
-    monkeypatch.setattr("iotrace.replay.session.drain", lossy)
+    monkeypatch.setattr("iotrace.replay.runner.drain", lossy)
     outcome = staged(sketch(SAVE), tier, tmp_path)
     assert outcome.verified is False
     assert "run/model" in outcome.errors[0]
@@ -210,7 +210,7 @@ def test_a_drain_that_fails_names_the_destination(
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    monkeypatch.setattr("iotrace.replay.session.drain", limited)
+    monkeypatch.setattr("iotrace.replay.runner.drain", limited)
     with pytest.raises(ReplayError, match=f"File too large; look at {tmp_path}$"):
         staged(sketch(SAVE), tier, tmp_path)
 

@@ -11,6 +11,7 @@ from iotrace.replay.executors.uring import UringExecutor
 from iotrace.replay.loop import Tape, resident_bytes
 from iotrace.replay.sketch import sketch
 from iotrace.replay.target import probe_target
+from iotrace.replay.transforms.direct import Direct
 from iotrace.replay.transforms.mapped import Mapped
 from iotrace.traces.errors import PlanError, ReplayError
 
@@ -78,3 +79,14 @@ def test_mapped_reads_are_kept(tmp_path: Path) -> None:
     """Pages that are mapped are pages of the cache."""
     with pytest.raises(PlanError, match="--uncached"):
         replay(Mapped()(sketch(SAVE_AND_LOAD)), tmp_path, uncached=True, executor="posix")
+
+
+def test_nothing_direct_is_uncached(tmp_path: Path) -> None:
+    """Asked for where it means nothing it would be told of every run; edges give it a meaning."""
+    plan = sketch("open a w+create\nwrite a 0 8192\nclose a")
+    with pytest.raises(PlanError, match="leave out --uncached"):
+        replay(Direct()(plan), tmp_path, uncached=True)
+    assert not list(tmp_path.iterdir())
+    if probe_target(tmp_path).direct_is_effective:
+        mixed = Direct()(sketch("open a w+create\nwrite a 5 8192\nwrite a 0 5\nclose a"))
+        assert not replay(mixed, tmp_path, uncached=True, verify=True).errors
