@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from iotrace.traces.metadata import Host
 
@@ -12,6 +14,18 @@ CGROUPS = Path("/sys/fs/cgroup")
 VIRTIO_DEVICES = Path("/sys/bus/virtio/devices")
 BALLOON = 5  # the virtio id of a memory balloon
 FREE_PAGE_REPORTING = 5  # its feature bit, VIRTIO_BALLOON_F_REPORTING
+
+
+class _Files(NamedTuple):
+    """Where a control group tells its limit and its use, and what its statistics call cache."""
+
+    limit: str
+    used: str
+    cached: str
+
+
+_VERSION_1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_VERSION_2 = _Files("memory.max", "memory.current", "inactive_file")
 
 
 def describe_host() -> Host:
@@ -55,35 +69,50 @@ def memory_limit_bytes(groups: str | None = None, root: Path = CGROUPS) -> int |
         groups: content of /proc/self/cgroup.
         root: where the control groups are mounted.
     """
-    lines = (groups if groups is not None else read_text(Path("/proc/self/cgroup"))).splitlines()
-    limits = [limit for line in lines for limit in limits_of(line, root)]
-    return min(limits, default=None)
+    return min((limit for limit, _ in _limits(groups, root)), default=None)
 
 
-def available_memory_bytes(said: str | None = None) -> int:
+def available_memory_bytes(
+    said: str | None = None, groups: str | None = None, root: Path = CGROUPS
+) -> int:
     """Return what this process may take without anybody being killed for it.
 
     Args:
         said: content of /proc/meminfo.
+        groups, root: see `memory_limit_bytes`.
     """
     lines = (said if said is not None else read_text(Path("/proc/meminfo"))).splitlines()
     kib = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit = memory_limit_bytes()
-    return min(int(kib[0]) << 10 if kib else machine, machine if limit is None else limit)
+    left = (max(limit - used, 0) for limit, used in _limits(groups, root))
+    return min(int(kib[0]) << 10 if kib else machine, *left, machine)
 
 
-def limits_of(line: str, root: Path) -> list[int]:
-    """Return the memory limits on the way from one group to the root."""
-    _, controllers, name = line.split(":", 2)
-    if controllers and "memory" not in controllers.split(","):
-        return []
-    base, file = (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
-    group = base / name.lstrip("/")
-    folders = [group, *group.parents]
-    values = (read_line(folder / file) for folder in folders if folder.is_relative_to(base))
-    # Version 1 says "no limit" with the largest multiple of a page.
-    return [int(value) for value in values if value.isdecimal() and int(value) < 2**62]
+def _limits(groups: str | None, root: Path) -> Iterator[tuple[int, int]]:
+    """Yield the memory limits of groups and of those around them, with what is used of each."""
+    text = groups if groups is not None else read_text(Path("/proc/self/cgroup"))
+    for line in text.splitlines():
+        _, controllers, name = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        base, files = (root / "memory", _VERSION_1) if controllers else (root, _VERSION_2)
+        group = base / name.lstrip("/")
+        for folder in (one for one in (group, *group.parents) if one.is_relative_to(base)):
+            limit = _number(read_line(folder / files.limit))
+            # Version 1 says "no limit" with the largest multiple of a page.
+            if limit is not None and limit < 2**62:
+                yield limit, _used_bytes(folder, files)
+
+
+def _used_bytes(folder: Path, files: _Files) -> int:
+    """Return what a group uses, without the part of the page cache that is given up first."""
+    words = (line.split() for line in read_text(folder / "memory.stat").splitlines())
+    cached = [_number(word[1]) for word in words if len(word) == 2 and word[0] == files.cached]
+    return (_number(read_line(folder / files.used)) or 0) - (next(iter(cached), 0) or 0)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
 def read_line(path: Path) -> str:

@@ -63,6 +63,26 @@ def test_the_available_memory_is_what_the_kernel_says() -> None:
     assert 0 < available_memory_bytes() < machine
 
 
+def test_what_others_in_a_container_use_is_not_available(tmp_path: Path) -> None:
+    """But what the page cache holds of files is: it is given up first."""
+    for version, group, names in (
+        ("0::/pod\n", tmp_path / "pod", ("memory.max", "memory.current", "inactive_file")),
+        (
+            "4:memory:/pod\n",
+            tmp_path / "memory" / "pod",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ):
+        group.mkdir(parents=True)
+        (group / names[0]).write_text("8192\n")
+        assert available_memory_bytes("", version, tmp_path) == 8192
+        (group / names[1]).write_text("7000\n")
+        (group / "memory.stat").write_text(f"anon 6000\n{names[2]} 1000\n")
+        assert available_memory_bytes("", version, tmp_path) == 2192
+        (group / names[1]).write_text("99999\n")
+        assert available_memory_bytes("", version, tmp_path) == 0
+
+
 def test_no_limit_is_none(tmp_path: Path) -> None:
     """Not zero, and not the size of the memory."""
     assert memory_limit_bytes("0::/\n", tmp_path) is None

@@ -9,6 +9,7 @@ from iotrace.traces.digest import workload_digest
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 CARD: Final = "card"  # its key in the metadata
 
@@ -58,8 +59,8 @@ class Card:
             "engine": ", ".join(self.engines) or "unknown",
             "versions": ", ".join(f"{n} {' / '.join(v)}" for n, v in self.libraries.items())
             or "unknown",
-            "scale": f"{_count(self.ranks, 'rank')}, {_count(self.processes, 'process')}, "
-            f"{_count(len(self.steps), 'step')}",
+            "scale": f"{plural(self.ranks, 'rank')}, {plural(self.processes, 'process')}, "
+            f"{plural(len(self.steps), 'step')}",
             "hosts": "; ".join(self.hosts) or "unknown",
             "file system": ", ".join(self.file_systems) or "unknown",
             "requests": f"{self.requests:,}, of these {self.data_requests:,} reads and writes",
@@ -139,11 +140,6 @@ def _host(metadata: Metadata, place: int) -> str:
         host.machine,
     ]
     return ", ".join(part for part in parts if part) or "unknown"
-
-
-def _count(number: int, noun: str) -> str:
-    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
-    return f"{number:,} {noun}{ending}"
 
 
 def _cell(text: str) -> str:
