@@ -99,7 +99,7 @@ def _named(need: Need) -> Need:
 def needs(trace: Trace) -> dict[str, Need]:
     """Return what a trace asks of its file system beyond writing new files from end to end."""
     requests = Requests.of(trace)
-    requests = requests.where(~requests.has_result | (requests.result >= 0))
+    requests = requests.where(requests.done)
     return {
         what: Need(what, int(mask.sum()), _lasting_path(requests, int(mask.argmax())))
         for what, mask in _masks(requests)
@@ -118,37 +118,44 @@ def _masks(requests: Requests) -> Iterator[tuple[str, Mask]]:
         yield op, requests.is_op(op)
     writes = requests.is_op("write")
     syncs = requests.is_op("sync")
-    yield "scattered", _scattered(requests, writes)
     opens = requests.is_op("open") & (requests.flags >= 0)
-    yield "folder sync", syncs & requests.is_of_folder
-    yield "after sync", writes & _after(requests.home, syncs)
     to_write = opens & (requests.flags & os.O_ACCMODE != os.O_RDONLY)
-    again = to_write & _after(requests.home, writes)
-    emptied = requests.flags & os.O_TRUNC != 0
-    yield "reopened", again & ~emptied
-    yield "overwritten", again & emptied
+    cut = to_write & (requests.flags & os.O_TRUNC != 0)
+    made = to_write & (requests.flags & os.O_EXCL != 0)  # whatever one of its name was before
+    yield "scattered", _scattered(requests, writes & requests.has_offset, cut | made)
+    yield "folder sync", syncs & requests.is_of_folder
+    yield "after sync", writes & _after(requests.home, syncs, since=to_write)
+    again = to_write & ~made & _after(requests.home, writes)
+    yield "reopened", again & ~cut
+    yield "overwritten", again & cut
 
 
-def _scattered(requests: Requests, writes: Mask) -> Mask:
-    """Return the writes that do not begin where the one before of their file ended."""
-    rows = np.flatnonzero(writes)
+def _scattered(requests: Requests, writes: Mask, empty: Mask) -> Mask:
+    """Return the writes that do not begin where the one before of their file ended.
+
+    After an open that finds the file `empty` that is its beginning again.
+    """
+    rows = np.flatnonzero((writes | empty) & (requests.file >= 0))
     rows = rows[np.lexsort((rows, requests.file[rows]))]
     file, offset = requests.file[rows], requests.offset[rows]
-    ends = offset + requests.moved[rows]
+    ends = np.where(writes[rows], offset + requests.moved[rows], 0)
     fresh = np.r_[True, np.diff(file) != 0][: len(rows)]
     expected = np.where(fresh, 0, np.r_[0, ends[:-1]][: len(rows)])
     out = np.zeros(len(requests), np.bool_)
-    out[rows] = offset != expected
+    out[rows] = writes[rows] & (offset != expected)
     return out
 
 
-def _after(file: CodeArray, events: Mask) -> Mask:
-    """Return the rows that come after an event of the same file."""
-    firsts: dict[int, int] = {}
-    for row in np.flatnonzero(events)[::-1].tolist():
-        firsts[int(file[row])] = row
-    first = np.full(int(file.max(initial=-1)) + 2, len(file))  # code -1, no file, is the last
-    for code, row in firsts.items():
-        if code >= 0:
-            first[code] = row
-    return np.asarray(np.arange(len(file)) > first[file])
+def _after(file: CodeArray, events: Mask, since: Mask | None = None) -> Mask:
+    """Return the rows that come after an event of the same file, later than the last `since`."""
+    rows = np.flatnonzero(file >= 0)
+    order = rows[np.lexsort((rows, file[rows]))]
+    places = np.arange(len(order))
+    begins = np.r_[True, np.diff(file[order]) != 0][: len(order)]
+    if since is not None:
+        begins = begins | since[order]
+    begin = np.maximum.accumulate(np.where(begins, places, 0))
+    last = np.maximum.accumulate(np.where(events[order], places, -1))
+    out = np.zeros(len(file), np.bool_)
+    out[order] = np.r_[-1, last[:-1]][: len(order)] >= begin
+    return out

@@ -29,7 +29,7 @@ class Requests:
         file: identity of the file over all processes, dense; -1: none.
         start_ns, end_ns: an unknown end is the start.
         offset, length, result: 0 where unknown.
-        has_result: whether the result is known.
+        has_offset, has_result: whether these two are known.
         phase: of `iotrace.traces.phases.Phase`.
     """
 
@@ -50,6 +50,7 @@ class Requests:
     offset: IntArray
     length: IntArray
     result: IntArray
+    has_offset: Mask
     has_result: Mask
     phase: PhaseArray
     ops: list[str]
@@ -85,6 +86,7 @@ class Requests:
             offset=rows.ints("offset", null=0),
             length=rows.ints("length", null=0),
             result=rows.ints("result", null=0),
+            has_offset=rows.valid("offset"),
             has_result=rows.valid("result"),
             phase=phases(trace)[chosen],
             ops=codes["op"][1],
@@ -101,6 +103,11 @@ class Requests:
         """Return which requests are of one of the ops."""
         chosen = np.array([*(op in names for op in self.ops), False])
         return np.asarray(chosen[self.op])
+
+    @property
+    def done(self) -> Mask:
+        """Which requests did not fail, as far as is known."""
+        return np.asarray(~self.has_result | (self.result >= 0))
 
     @property
     def is_data(self) -> Mask:
@@ -125,10 +132,10 @@ class Requests:
         """Latency of each request."""
         return self.end_ns - self.start_ns
 
-    def where(self, mask: Mask) -> Requests:
-        """Return the requests where `mask` is true."""
+    def where(self, chosen: Mask | IntArray) -> Requests:
+        """Return the requests where a mask is true, or those of some rows."""
         arrays: dict[str, Any] = {
-            f.name: value[mask]
+            f.name: value[chosen]
             for f in dataclasses.fields(self)
             if isinstance(value := getattr(self, f.name), np.ndarray)
         }

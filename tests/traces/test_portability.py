@@ -74,3 +74,26 @@ def test_writes_that_go_back_and_files_that_are_opened_again() -> None:
         "overwritten": (1, "/d/a"),
         "truncate": (1, "/d/b"),
     }
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked"),
+    [
+        (_CREATE | os.O_TRUNC, {"overwritten": 1}),
+        (_CREATE | os.O_EXCL, {}),  # the one before was removed
+        (_CREATE, {"scattered": 1, "reopened": 1}),
+    ],
+)
+def test_a_file_that_is_saved_again_begins_again(flags: int, asked: dict[str, int]) -> None:
+    """Two saves to one name are from end to end, and each is synced after its writes."""
+    rows = [
+        ("open", "/d/a", 0, 0, flags), ("write", "/d/a", 0, 10, None),
+        ("write", "/d/a", 10, 10, None), ("sync", "/d/a", 0, 0, 0), ("close", "/d/a", 0, 0, None),
+    ]  # fmt: skip
+    assert {what: need.count for what, need in needs(job(*rows, *rows)).items()} == asked
+
+
+def test_writes_at_unknown_places_are_not_out_of_order() -> None:
+    trace = saved(_CREATE)
+    nowhere = Ints(np.zeros(len(trace), np.int64), np.zeros(len(trace), np.bool_))
+    assert needs(trace.with_columns({"offset": nowhere})) == {}
