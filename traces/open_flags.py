@@ -12,6 +12,23 @@ from iotrace.traces.trace import Trace
 TMPFILE_BIT = os.O_TMPFILE & ~os.O_DIRECTORY
 
 
+_MODES = {"r": os.O_RDONLY, "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC}
+_MODES["a"] = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+def flags_of_mode(mode: str) -> int:
+    """Return the flags that `fopen` makes of a mode.
+
+    Raises:
+        KeyError: it is none.
+
+    >>> flags_of_mode("a+") == os.O_RDWR | os.O_CREAT | os.O_APPEND
+    True
+    """
+    flags = _MODES[mode[:1]]
+    return flags & ~os.O_ACCMODE | os.O_RDWR if "+" in mode else flags
+
+
 def opens_folder(flags: IntArray) -> Mask:
     """Return which opens are of folders, and not of unnamed files in them."""
     return np.asarray((flags & os.O_DIRECTORY != 0) & (flags & TMPFILE_BIT == 0))

@@ -18,6 +18,7 @@ from iotrace.traces.formats.lines import Lines, parsing
 from iotrace.traces.formats.rows import Rows, absolute, noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import Metadata, Process
+from iotrace.traces.open_flags import flags_of_mode
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
@@ -190,11 +191,13 @@ class _Log:
             self._opens[process, path] += 1
             if self._opens[process, path] > 1:
                 self._lost["twice"] += 1
-        flags = arguments.get("flags")
+        flags, mode = arguments.get("flags"), str(arguments.get("mode"))
+        if name.startswith("f"):
+            flags = flags_of_mode(mode) if mode[0] in "rwa" else None
         if type(flags) is int and flags & os.O_APPEND:
             self._positions.pop((process, path), None)  # at an end that is not told
-        kept = {"flags": flags} if type(flags) is int and not name.startswith("f") else {}
-        return {**kept, "result": min(values["result"] or 0, 0)}
+        told = type(flags) is int and name != "fdopen"  # of a file that is open already
+        return {"flags": flags if told else None, "result": min(values["result"] or 0, 0)}
 
     def _close(self, process: int, path: str, *_: Any) -> dict[str, Any]:
         self._opens[process, path] = max(self._opens[process, path] - 1, 0)

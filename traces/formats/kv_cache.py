@@ -15,6 +15,7 @@ from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.strace_lines import to_ns
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 NAME = "kv-cache"
 _HEADER = "Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase"
@@ -65,7 +66,9 @@ def read(path: Path) -> Trace:
             )
     notes = [
         "made of a KV-cache trace, which is a simulation: objects without ends, threads or offsets",
-        f"{in_memory} operations on objects in memory tiers left out" if in_memory else "",
+        f"{plural(in_memory, 'operation')} on objects in memory tiers left out"
+        if in_memory
+        else "",
     ]
     metadata = Metadata(processes=(Process(0),), completeness=noted(*notes))
     return rows.finish(metadata, is_realtime=True)

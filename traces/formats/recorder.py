@@ -22,6 +22,7 @@ from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.strace_lines import to_ns
 from iotrace.traces.formats.strace_state import Names
 from iotrace.traces.metadata import Metadata, Process
+from iotrace.traces.open_flags import flags_of_mode
 from iotrace.traces.trace import Trace
 
 NAME = "recorder"
@@ -29,8 +30,6 @@ _LINE = re.compile(r"(\d{1,12}\.\d{1,9}) (\d{1,12}\.\d{1,9}) (\S{1,80}) (\d+) (\
 _RANK = re.compile(r"(\d{1,9})\.txt")
 _BINARY, _TEXT = "recorder.mt", "_text"
 _POSIX = "0"  # the library of a call; the others end in these
-_MODES = {"r": os.O_RDONLY, "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC}
-_MODES["a"] = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 Arguments = list[str]
 
 
@@ -132,9 +131,7 @@ class _Rank:
     def open(self, file: int, call: str, words: Arguments) -> dict[str, Any]:
         """open, creat, fopen and their like; a second one of a file moves its one position."""
         if call in _STDIO:
-            mode = words[0]
-            flags = _MODES[mode[0]] | (os.O_RDWR if "+" in mode else 0)
-            flags &= ~os.O_WRONLY if "+" in mode else ~0
+            flags = flags_of_mode(words[0])
         else:
             creates = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             flags = creates if call.startswith("creat") else int(words[0])

@@ -21,6 +21,7 @@ from iotrace.traces.formats.rows import Rows, noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.strace_calls import CREATING, UNSEEN, handle, handled
 from iotrace.traces.formats.strace_lines import Kind, Line, parse_line, unwrapped
+from iotrace.traces.formats.strace_names import begin_close
 from iotrace.traces.formats.strace_state import Machine
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.scope import STANDARD_FILES
@@ -101,6 +102,8 @@ class _Log:
                 if line.name in CREATING:
                     self.machine.space(call.tid)
                     self.machine.expect(call.tid, "CLONE_THREAD" in line.text)
+                elif line.name == "close":
+                    begin_close(self.machine.space(call.tid), call.tid, line.text)
                 return
             start_ns, text, was_split = call.ns, line.text, line.kind is Kind.END
             if was_split:

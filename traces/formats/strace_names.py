@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from iotrace.traces.formats.strace_call import Call, Found, flags_of, is_folder
+from iotrace.traces.formats.strace_call import NUMBER, Call, Found, flags_of, is_folder
 from iotrace.traces.formats.strace_lines import split_arguments, unescaped, unquoted
-from iotrace.traces.formats.strace_state import Descriptor, is_regular
+from iotrace.traces.formats.strace_state import Descriptor, Space, is_regular
 from iotrace.traces.open_flags import opens_folder
 
 _OPEN_FLAGS = {name: getattr(os, name) for name in dir(os) if name.startswith("O_")}
@@ -51,14 +51,27 @@ def open_file(call: Call) -> Found:
         yield "open", {"path": path, "file": file.file, "flags": flags, "result": 0}
 
 
+def begin_close(space: Space, tid: int, text: str) -> None:
+    """Free a descriptor: another thread may get its number before the call has returned."""
+    if match := NUMBER.match(text):
+        space.closing[tid] = space.descriptors.pop(int(match[0]), None)
+
+
 def close_file(call: Call) -> Found:
     fd, shown = call.fd()
     if fd is None:
         return
-    known = call.space.descriptors.get(fd)
+    space, later = call.space, None
+    if call.tid in space.closing:
+        later = space.descriptors.pop(fd, None)
+        if (held := space.closing.pop(call.tid)) is not None:
+            space.descriptors[fd] = held
+    known = space.descriptors.get(fd)
     file = None if known is None and shown is None else call.file()
-    known = call.space.descriptors.pop(fd, None)
-    others = [other.file for other in call.space.descriptors.values()]
+    known = space.descriptors.pop(fd, None)
+    others = [other.file for other in space.descriptors.values()]
+    if later is not None:
+        space.descriptors[fd] = later
     if file is not None and not (known and any(other is known.file for other in others)):
         yield "close", {"path": file.path, "file": file.file, "result": call.code}
 

@@ -49,7 +49,12 @@ class Mapping:
 
 @dataclass
 class Space:
-    """A process: its threads share all of this. `number` is the one in the trace."""
+    """A process: its threads share all of this.
+
+    Attributes:
+        number: the one in the trace.
+        closing: by thread, what its close that has not returned yet is of.
+    """
 
     number: int
     pid: int
@@ -59,6 +64,7 @@ class Space:
     descriptors: dict[int, Descriptor] = field(default_factory=dict)
     mappings: dict[int, Mapping] = field(default_factory=dict)
     threads: dict[int, int] = field(default_factory=dict)
+    closing: dict[int, Descriptor | None] = field(default_factory=dict)
 
     def thread(self, tid: int) -> int:
         """Return the dense number of a thread."""

@@ -6,6 +6,7 @@ Samples are recorded where the tool could be run, otherwise written from its doc
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
@@ -185,6 +186,32 @@ def test_a_folder_of_compressed_dftracer_files_is_one_trace(tmp_path: Path) -> N
     assert "cut short" in " ".join(trace.metadata.completeness.problems())
 
 
+@pytest.mark.parametrize(
+    ("mode", "offset", "flags"),
+    [
+        ("w", 0, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+        ("a+", -1, os.O_RDWR | os.O_CREAT | os.O_APPEND),
+    ],
+)
+def test_what_dftracers_stdio_appends_is_at_no_known_place(
+    mode: str, offset: int, flags: int, tmp_path: Path
+) -> None:
+    """A mode tells as much as flags: what is written lies behind what was there."""
+    call = '{"name":"%s","cat":"STDIO","pid":1,"tid":1,"ts":%d,"dur":1,"ph":1,"args":%s}\n'
+    path = tmp_path / "a.pfw"
+    path.write_text(
+        call % ("fopen64", 1, f'{{"fname":"/d/a.txt","mode":"{mode}"}}')
+        + call % ("fwrite", 2, '{"fname":"/d/a.txt","size":1,"count":5,"ret":5}')
+    )
+    trace = dftracer.read(path)
+    assert trace.ints("offset").tolist() == [-1, offset]
+    assert trace.ints("flags")[0] == flags
+    told = "1 request at positions that DFTracer does not tell" in " ".join(
+        trace.metadata.completeness.problems()
+    )
+    assert told is (offset < 0)
+
+
 def test_elbencho_operations_are_paired(tmp_path: Path) -> None:
     """Beginning and end are two lines; the file is the one the worker opened."""
     trace = imported(OPSLOG, tmp_path)
@@ -223,7 +250,7 @@ def test_kv_cache_objects_in_memory_are_left_out(tmp_path: Path) -> None:
         ("read", "/kv-cache/layer0/user0", 0, 131072, 131072),
     ]
     assert trace.ints("start_ns").tolist() == [0, 69_000]
-    assert "1 operations on objects in memory" in " ".join(trace.metadata.completeness.problems())
+    assert "1 operation on objects in memory" in " ".join(trace.metadata.completeness.problems())
 
 
 @pytest.mark.parametrize(

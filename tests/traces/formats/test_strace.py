@@ -258,6 +258,31 @@ def test_a_call_in_two_parts_begins_when_it_began(tmp_path: Path) -> None:
     assert trace.metadata.epoch_realtime_ns == 1_795_997_927_000_001_000
 
 
+@pytest.mark.parametrize("shown", [True, False], ids=["-y", "without -y"])
+def test_a_number_is_free_while_its_close_goes_on(shown: bool, tmp_path: Path) -> None:
+    """Another thread gets it for its own file, whose writes are at its beginning."""
+    a, b = ("</d/a>", "</d/b>") if shown else ("", "")
+    log = tmp_path / "log"
+    log.write_text(
+        "7 1795997927.000001 clone3({flags=CLONE_VM|CLONE_FILES|CLONE_THREAD}, 88) = 8 <0.000001>\n"
+        f'7 1795997927.000002 openat(AT_FDCWD, "/d/a", O_WRONLY|O_CREAT, 0666) = 3{a} <0.000001>\n'
+        f"7 1795997927.000003 close(3{a} <unfinished ...>\n"
+        f'8 1795997927.000004 openat(AT_FDCWD, "/d/b", O_WRONLY|O_CREAT, 0666) = 3{b} <0.000001>\n'
+        "7 1795997927.000005 <... close resumed>) = 0 <0.000002>\n"
+        f'8 1795997927.000006 write(3{b}, ""..., 10) = 10 <0.000001>\n'
+        f"8 1795997927.000007 close(3{b}) = 0 <0.000001>\n"
+    )
+    trace = strace.read(log)
+    assert trace.metadata.completeness.unknown_descriptors == 0
+    assert rows(trace, Path("/d")) == [
+        ("open", "a", None, None, 0),
+        ("close", "a", None, None, 0),
+        ("open", "b", None, None, 0),
+        ("write", "b", 0, 10, 10),
+        ("close", "b", None, None, 0),
+    ]
+
+
 def test_what_a_log_does_not_tell_is_said(tmp_path: Path) -> None:
     """A read at an unknown position has no offset; io_uring's requests are not there."""
     log = tmp_path / "log"
