@@ -11,13 +11,13 @@ from iotrace.tools.render import (
     NONE,
     Column,
     Terminal,
+    file_name,
     format_bytes,
     format_seconds,
     print_facts,
     print_table,
     printable,
 )
-from iotrace.tools.verdict.headline import file_name
 from iotrace.traces.words import plural
 
 _SHOWN = 20

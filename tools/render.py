@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from rich.console import Console
 from rich.text import Text
@@ -128,6 +129,11 @@ def shorten_paths(line: str, width: int) -> str:
     while most > _MIN_PATH and rest + sum(min(size, most) for size in paths) > width:
         most -= 1
     return " ".join(shorten(word, most) if "/" in word else word for word in words)
+
+
+def file_name(path: str | None) -> str:
+    """Return the last component of a path, for a sentence."""
+    return printable(PurePosixPath(path).name or path) if path else "an unknown file"
 
 
 def printable(text: str) -> str:

@@ -12,13 +12,13 @@ from iotrace.tools.advice.advise import advise
 from iotrace.tools.durations import format_duration
 from iotrace.tools.figures.sweep_figures import sweep_figures
 from iotrace.tools.figures.trace_figures import trace_figures
-from iotrace.tools.overview import file_cells
+from iotrace.tools.first_screen import file_cells
 from iotrace.tools.render import format_seconds
 from iotrace.tools.replayed import Replayed
 from iotrace.tools.report_page import Page, Table
 from iotrace.tools.spread import spread_title
 from iotrace.tools.sweep_table import NAMES, command, describe, scatter, verdict_on
-from iotrace.tools.verdict.headline import headline
+from iotrace.tools.verdict.headline import change_of, headline
 from iotrace.traces.summary import Summary, summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.verdict import examine
@@ -45,7 +45,7 @@ def trace_page(location: str, trace: Trace, root: Path) -> Page:
         subtitle=shlex.join(metadata.command) or "no command recorded",
         warnings=incomplete[:10],
         facts=facts,
-        advice=[(one.change, one.because, one.command) for one in advice],
+        advice=[(change_of(one), one.because, one.command) for one in advice],
         figures=list(trace_figures(trace, verdict)),
         tables=[_file_table(summary)],
     )

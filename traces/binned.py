@@ -144,7 +144,7 @@ def doubling(sizes: IntArray) -> tuple[IntArray, IntArray, IntArray]:
 
 def alignment_shares(requests: Requests, op: str, exponents: range = range(21)) -> Floats:
     """Return the share of the requests of `op` that are aligned to 2**e, per e."""
-    rows = requests.where(requests.is_op(op))
+    rows = requests.where(requests.is_op(op) & requests.has_offset)
     if not len(rows):
         return np.zeros(len(exponents))
     edges = rows.offset | rows.length
@@ -171,7 +171,8 @@ class FileMap:
 
 def file_maps(requests: Requests, trace: Trace, most: int = 8, count: int = 240) -> list[FileMap]:
     """Return the maps of the files that most bytes were moved of."""
-    data = requests.where(requests.is_op("read", "write", "fault") & (requests.home >= 0))
+    placed = requests.has_offset & (requests.home >= 0)
+    data = requests.where(requests.is_op("read", "write", "fault") & placed)
     if not len(data):
         return []
     moved = np.bincount(data.home, weights=data.moved, minlength=len(data.homes))

@@ -17,7 +17,7 @@ from iotrace.traces.verdict.shape import Shape
 from iotrace.traces.writer import write_trace
 
 from .command import assert_fits, assert_one_line_error, iotrace
-from .conftest import Make, build, checkpoint_rows, metadata
+from .conftest import Make, Row, build, checkpoint_rows, metadata
 
 OPS = ("write", "read")
 CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
@@ -221,12 +221,17 @@ def test_padding_is_said_to_be_of_what_it_is_of(saves: int, tmp_path: Path) -> N
     told = {"executor": "posix", "transforms": ["align"], "replayed": {"padding_bytes": 4096}}
     write_trace(build(rows, replace(metadata(), extra={"replay": told})), tmp_path / "r.parquet")
     found = head(iotrace("why", tmp_path / "r.parquet", "--no-probe").stdout)["bytes"]
-    of = "of it padding" if saves == 1 else "of all that was moved is padding"
-    assert found == f"wrote 3 MiB (1 open); 4 KiB {of}"
+    which, of = (
+        ("", "of it padding") if saves == 1 else ("save 0 ", "of all that was moved is padding")
+    )
+    assert found == f"{which}wrote 3 MiB (1 open); 4 KiB {of}"
 
 
-def test_all_lines_of_the_head_are_of_the_longest_save(make_trace: Make) -> None:
-    """It is the first of two engines here; each advice says what it is about, and is told once."""
+def test_lines_of_the_head_say_which_of_several_they_are_of(make_trace: Make) -> None:
+    """The longest, the first of two engines here; whether they last is told of both.
+
+    Each advice says what it is about, and is told once.
+    """
     saves = [
         replace(row, step=step, file=step, engine=engine)
         for step, (engine, count) in enumerate((("dcp", 30), ("torch.save", 8)))
@@ -237,9 +242,13 @@ def test_all_lines_of_the_head_are_of_the_longest_save(make_trace: Make) -> None
     assert [one["engine"] for one in trace["episodes"]] == ["dcp", "torch.save"]
     found = head(iotrace("why", trace["trace"], "--no-probe").stdout)
     assert " in save 0 (dcp), the longest (median" in found["save"]
-    assert found["writes"].startswith("30 of 1 MiB")
-    assert found["bytes"].startswith("wrote 30 MiB")
-    assert found["durable"].startswith("yes: 1 file synced at return")  # the other is not
+    assert found["writes"].startswith("save 0 (dcp): 30 of 1 MiB")
+    assert found["bytes"] == "save 0 (dcp) wrote 30 MiB (1 open)"
+    assert found["slowest"].startswith("save 0 (dcp): ")
+    assert found["durable"] == (
+        "no: 1 of 2 saves; save 1 (torch.save): 0 of 1 file synced at return; in place: a kill "
+        "leaves a torn file"
+    )
     advice = trace["advice"]
     assert {one["about"].removesuffix(" and 1 more") for one in advice} <= {
         "save 0 (dcp)",
@@ -248,6 +257,37 @@ def test_all_lines_of_the_head_are_of_the_longest_save(make_trace: Make) -> None
     assert len({(one["because"], one["command"]) for one in advice}) == len(advice)
     assert found["change"].startswith(f"{advice[0]['about']}: ")
     assert advice[0]["gain_seconds"] == max(one["gain_seconds"] for one in advice)
+
+
+def test_a_report_says_of_which_save_an_advice_is(make_trace: Make, tmp_path: Path) -> None:
+    """As `why` does."""
+    rows = [
+        replace(row, step=step, file=step, engine=engine)
+        for step, engine in enumerate(("dcp", "torch.save"))
+        for row in checkpoint_rows(f"/c/{step}", [1 << 20] * 3)[:4]
+    ]
+    trace = make_trace(rows)
+    one, *_ = json.loads(iotrace("why", trace, "--no-probe", "--json", "-").stdout)["advice"]
+    page = tmp_path / "page.html"
+    assert iotrace("report", trace, "-o", page).returncode == 0
+    assert re.search(r"save \d \((dcp|torch.save)\) and 1 more", one["about"])
+    assert f"<li>{one['about']}: {one['change']}" in page.read_text()
+
+
+def test_what_is_synced_behind_the_job_needs_no_fsync(make_trace: Make) -> None:
+    """An asynchronous save that is not waited for is late, and stored all the same."""
+    rows = [
+        Row("save", layer="span", engine="dcp", api=None, file=None, result=None),
+        *(replace(row, engine="dcp") for row in checkpoint_rows(sizes=[MIB] * 3)[:6]),
+    ]
+    trace = make_trace(rows)
+    assert (
+        "written after the save returned"
+        in head(iotrace("why", trace, "--no-probe").stdout)["durable"]
+    )
+    found = json.loads(iotrace("why", trace, "--no-probe", "--json", "-").stdout)
+    assert found["episodes"][0]["durability"]["synced"] == 1
+    assert not [one for one in found["advice"] if "fsync" in one["change"]]
 
 
 def test_times_and_counts_of_an_advice_are_of_one_rank() -> None:
@@ -279,6 +319,9 @@ def test_the_first_error_comes_before_the_times(make_trace: Make) -> None:
     assert list(found)[:2] == ["trace", "error"]
     assert "No space left on device (ENOSPC)" in found["error"]
     assert "free some space" in found["change"]
+    told = iotrace("why", make_trace(rows, "again.parquet"), "--no-probe", "--json", "-").stdout
+    first = json.loads(told, parse_constant=pytest.fail)["advice"][0]
+    assert first["gain_seconds"] is None  # JSON knows no infinity
 
 
 def test_json_has_a_list_of_saves_and_loads(small_trace: Path) -> None:

@@ -62,10 +62,10 @@ def _full(location: str, verdict: Verdict) -> Iterator[Advice]:
     """No room: nothing else matters before that."""
     first = verdict.failures.first_error
     if first is not None and first.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = "" if first.offset is None else f" at {format_bytes(first.offset)}"
         yield Advice(
             "free some space, or save to another file system",
-            f"a {first.op} failed with {errno.errorcode[first.errno]} at "
-            f"{format_bytes(first.offset)} of {first.path}",
+            f"{first.op} failed with {errno.errorcode[first.errno]}{place} of {first.path}",
             f"iotrace replay {shlex.quote(location)} --op write --dry-run",
             float("inf"),
         )

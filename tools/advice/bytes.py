@@ -24,7 +24,7 @@ def every_rank(trace: str, finding: Finding) -> Iterator[Advice]:
     if across >= _READ_TWICE and len(finding.split) > 1:
         yield Advice(
             knob("read once for all ranks", finding),
-            f"{format_bytes(amount.moved_bytes)} read for {format_bytes(amount.unique_bytes)} "
+            f"{format_bytes(amount.placed_bytes)} read for {format_bytes(amount.unique_bytes)} "
             f"of different bytes ({amount.over_ranks:.1f}x)",
             replay_command(trace, finding, "--broadcast --repeat 5"),
             rank.io_seconds * (1 - 1 / across),
@@ -32,7 +32,7 @@ def every_rank(trace: str, finding: Finding) -> Iterator[Advice]:
     if within >= _READ_TWICE:
         yield Advice(
             knob("read once in a rank", finding),
-            f"{format_bytes(amount.moved_bytes)} read for "
+            f"{format_bytes(amount.placed_bytes)} read for "
             f"{format_bytes(amount.rank_unique_bytes)} of different bytes within a rank "
             f"({within:.1f}x)",
             replay_command(trace, finding, "--broadcast --repeat 5"),

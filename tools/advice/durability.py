@@ -21,7 +21,7 @@ def syncs(trace: str, finding: Finding) -> Iterator[Advice]:
     if sync is None or lasting is None or share_of(rank.sync_seconds, finding) < _SYNC_MATTERS:
         return
     engine = finding.episode.engine
-    if sync.count > 2 * lasting.files:
+    if sync.count > 2 * max(lasting.files, sync.processes):
         yield Advice(
             "sync each file once, after its last write",
             f"{plural(sync.count, 'sync')} of {plural(lasting.files, 'file')}, the median one "
@@ -54,15 +54,16 @@ def early_sync(trace: str, finding: Finding) -> Iterator[Advice]:
 
 
 def not_durable(trace: str, finding: Finding) -> Iterator[Advice]:
-    """The save returned before its bytes were on storage."""
+    """Files that the save did not sync at all."""
     lasting = finding.durability
-    if lasting is None or lasting.durable or lasting.early or not lasting.files:
+    if lasting is None or lasting.early or lasting.synced == lasting.files:
         return
+    unsynced = plural(lasting.files - lasting.synced, "file")
     renaming = " before renaming it" if lasting.renamed else ", and rename a temporary name last"
     yield Advice(
         f"fsync each file after its last write{renaming}",
-        f"{format_bytes(lasting.unsynced_bytes)} of {plural(lasting.files, 'file')} were in memory "
-        "only when the save returned; the line 'write, durable' has the price",
+        f"{format_bytes(lasting.unsynced_bytes)} of {unsynced} were in memory only when the save "
+        "returned; the line 'write, durable' has the price",
         replay_command(trace, finding, "--repeat 5"),
         0.0,
     )

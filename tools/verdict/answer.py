@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -66,7 +67,7 @@ def to_json(
         "cached_read_share": verdict.cached_read_share,
         "counters": dict(verdict.counters),
         "episodes": [_finding_json(finding, storage) for finding in verdict.findings],
-        "advice": [asdict(one) for one in advice],
+        "advice": [_advice_json(one) for one in advice],
         "storage": _plain(storage),
     }
 
@@ -96,6 +97,12 @@ def _finding_json(finding: Finding, storage: Capability | None) -> dict[str, Any
         "memory": _plain(finding.memory),
         "ops": dict(finding.ops),
     }
+
+
+def _advice_json(advice: Advice) -> dict[str, Any]:
+    """Return an advice; one that comes before all others has no gain in seconds."""
+    gain = advice.gain_seconds if math.isfinite(advice.gain_seconds) else None
+    return asdict(advice) | {"gain_seconds": gain}
 
 
 def _plain(value: Any) -> Any:

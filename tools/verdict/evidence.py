@@ -8,13 +8,14 @@ from iotrace.tools.render import (
     NONE,
     Column,
     Terminal,
+    file_name,
     format_bytes,
     format_count,
     format_seconds,
     format_share,
+    print_facts,
     print_table,
 )
-from iotrace.tools.verdict.headline import file_name
 from iotrace.traces.phases import Phase
 from iotrace.traces.verdict.verdict import Finding, Verdict
 from iotrace.traces.words import plural
@@ -25,7 +26,12 @@ _RANKS_SHOWN = 8
 
 def print_evidence(terminal: Terminal, verdict: Verdict) -> None:
     """Print the tables, an empty line before each."""
-    for part in (_print_times, _print_ranks, _print_requests, _print_bytes, _print_slowest):
+    _print_times(terminal, verdict)
+    longest = [finding.episode.label for finding in _longest(verdict)]
+    if len(longest) < len(verdict.findings):
+        terminal.print()
+        terminal.print(f"of {' and '.join(longest)}, the longest:")
+    for part in (_print_ranks, _print_requests, _print_bytes, _print_slowest):
         part(terminal, verdict)
 
 
@@ -68,7 +74,8 @@ def _print_ranks(terminal: Terminal, verdict: Verdict) -> None:
             continue
         finding = max(several, key=lambda one: one.seconds)
         titles = ("done after", "I/O", "sync", "for ranks", "outside", "bytes")
-        columns = [Column(f"rank ({finding.episode.name})")]
+        step = f" {finding.episode.step}" if finding.episode.step >= 0 else ""
+        columns = [Column(f"rank ({finding.episode.name}{step})")]
         columns += [Column(title, right=True) for title in titles]
         ordered = sorted(finding.split, key=lambda one: -one.last_data_ns)
         rows = [
@@ -99,9 +106,11 @@ def _print_requests(terminal: Terminal, verdict: Verdict) -> None:
     titles = ("count", "median size", "p50", "p99", "depth", "aligned", "if joined")
     columns = [Column("requests"), *(Column(title, right=True) for title in titles)]
     rows: list[Sequence[str]] = []
+    notes: list[tuple[str, str]] = []
     for finding in _longest(verdict):
         for op, shape in finding.shapes.items():
             is_data = op in ("read", "write")
+            aligned = shape.aligned_share if is_data else None
             rows.append(
                 (
                     f"{finding.episode.name}: {op}",
@@ -110,7 +119,7 @@ def _print_requests(terminal: Terminal, verdict: Verdict) -> None:
                     format_seconds(shape.p50_us / 1e6),
                     format_seconds(shape.p99_us / 1e6),
                     f"{shape.depth:.1f}",
-                    format_share(shape.aligned_share, 1) if is_data else NONE,
+                    NONE if aligned is None else format_share(aligned, 1),
                     format_count(shape.joined_count) if is_data else NONE,
                 )
             )
@@ -118,20 +127,11 @@ def _print_requests(terminal: Terminal, verdict: Verdict) -> None:
             f"{op} {count:,}" for op, count in finding.ops.items() if op not in finding.shapes
         ]
         if others:
-            rows.append((f"{finding.episode.name}: {', '.join(others)}", *[""] * len(titles)))
-    if rows:
+            notes.append((f"{finding.episode.name}:", ", ".join(others)))
+    if rows or notes:
         terminal.print()
-        _print_with_notes(terminal, columns, rows)
-
-
-def _print_with_notes(
-    terminal: Terminal, columns: Sequence[Column], rows: Sequence[Sequence[str]]
-) -> None:
-    """Print a table whose lines without numbers are notes below it."""
-    print_table(terminal, columns, [row for row in rows if row[1]])
-    for row in rows:
-        if not row[1]:
-            terminal.print(row[0])
+        print_table(terminal, columns, rows)
+        print_facts(terminal, notes)
 
 
 def _print_bytes(terminal: Terminal, verdict: Verdict) -> None:
@@ -178,8 +178,9 @@ def _print_slowest(terminal: Terminal, verdict: Verdict) -> None:
             what = file_name(request.path)  # the beginning gives way on a narrow screen
             what += f", {request.tensors}" if request.tensors else ""
             what += f", rank {request.rank}" if request.rank >= 0 else ""
-            extent = f", {format_bytes(request.length)} at {format_count(request.offset)}"
-            what += extent if request.length else ""
+            what += f", {format_bytes(request.length)}" if request.length else ""
+            is_placed = request.length and request.offset is not None
+            what += f" at {format_count(request.offset)}" if is_placed else ""
             rows.append((f"{name}: {request.op}", format_seconds(request.seconds), what))
         rank = finding.slowest_rank
         if rank.gap_seconds > rank.seconds / 10:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
 from statistics import median
 
 from iotrace.replay.probe import Capability
 from iotrace.tools.advice.advice import Advice
 from iotrace.tools.render import (
+    file_name,
     format_bytes,
     format_count,
     format_rate,
     format_seconds,
     format_share,
-    printable,
     shorten,
 )
 from iotrace.tools.replayed import Replayed
+from iotrace.tools.verdict.durable import durable
 from iotrace.tools.verdict.prediction import predict
 from iotrace.tools.verdict.shapes import request_shape, round_trips
 from iotrace.traces.metadata import Metadata
@@ -42,29 +42,38 @@ def headline(
     advice: Sequence[Advice],
     storage: Capability | None,
 ) -> Iterator[tuple[str, str]]:
-    """Yield (label, sentence), the most telling first; each is to fit a line of 80 columns."""
+    """Yield (label, sentence), the most telling first; each is to fit a line of 80 columns.
+
+    Where there are several saves, loads or engines, a sentence says which of them it is of.
+    """
     saves, loads = verdict.of(Phase.SAVE), verdict.of(Phase.LOAD)
     save, load = (max(found, key=lambda f: f.seconds, default=None) for found in (saves, loads))
     yield "trace", _what(location, metadata, saves, loads)
     if verdict.failures.first_error or verdict.failures.first_short:
         yield "error", _failures(verdict)
+    several = _needs_names(verdict)
     for findings, worst in ((saves, save), (loads, load)):
         if worst is None:
             continue
-        yield worst.episode.name, _time(worst, findings)
+        about = _about(worst, several)
+        yield worst.episode.name, _time(worst, findings, several)
         if worst.data is not None:
             cached = _cached(worst, verdict, storage) if findings is loads else ""
-            yield f"{worst.data.op}s", request_shape(worst.data) + cached
+            yield f"{worst.data.op}s", about + request_shape(worst.data) + cached
             cause = round_trips(worst)
             if cause is not None:
-                yield "cause", cause
+                yield "cause", about + cause
         elif findings is loads and verdict.mapped_only:
             mapped = plural(verdict.mapped_only, "file")
             yield "reads", f"{mapped} mapped: what was read through it, and when, was not seen"
     if storage is not None:
         yield from _capabilities(storage, save, load)
     if saves or loads:
-        moved = [_bytes(one, verb) for one, verb in ((save, "wrote"), (load, "read")) if one]
+        moved = [
+            (f"{one.episode.label} " if several else "") + _bytes(one, verb)
+            for one, verb in ((save, "wrote"), (load, "read"))
+            if one
+        ]
         replayed = Replayed.of(metadata)
         if replayed and replayed.padding_bytes:
             all_bytes = int(verdict.requests.moved.sum())  # whose padding is known, no less
@@ -73,17 +82,17 @@ def headline(
             moved.append(f"{format_bytes(replayed.padding_bytes)} {of}")
         yield "bytes", "; ".join(moved)
     if save is not None:
-        yield "durable", _durable(save)
-        yield from _background(save)
+        yield "durable", durable(saves, several)
+        yield from _background(save, several)
     told = [one for one in (save, load) if one]
-    yield from _memory(told)
+    yield from _memory(told, several)
     slow = max(
         (one for one in told if one.slowest.requests),
         key=lambda one: one.slowest.requests[0].seconds,
         default=None,
     )
     if slow is not None:
-        yield "slowest", _slowest(slow)
+        yield "slowest", _about(slow, several) + _slowest(slow)
     if advice:
         yield "change", change_of(advice[0])
 
@@ -91,6 +100,17 @@ def headline(
 def change_of(advice: Advice) -> str:
     """Return `save 3 (dcp): what to change there`."""
     return f"{advice.about}: {advice.change}" if advice.about else advice.change
+
+
+def _needs_names(verdict: Verdict) -> bool:
+    """Return whether `the save` and `the load` do not say which."""
+    kinds = [finding.episode.phase for finding in verdict.findings]
+    engines = {finding.episode.engine for finding in verdict.findings}
+    return len(kinds) > len(set(kinds)) or len(engines) > 1
+
+
+def _about(finding: Finding, several: bool) -> str:
+    return f"{finding.episode.label}: " if several else ""
 
 
 def _what(
@@ -123,7 +143,7 @@ def _failures(verdict: Verdict) -> str:
     if short is not None:
         text += (
             f"; before it a write moved {format_count(short.moved)} of "
-            f"{format_count(short.length)} bytes at {format_count(short.offset)}"
+            f"{format_count(short.length)} bytes{_at(short)}"
         )
     more = failures.errors - 1
     return f"{text}; {plural(more, 'error')} more" if more else text
@@ -140,8 +160,8 @@ def _place(failure: Failure) -> str:
     where = f"{failure.op} of {file_name(failure.path)}"
     if failure.length:
         where = (
-            f"{failure.op} of {format_count(failure.length)} bytes at "
-            f"{format_count(failure.offset)} of {file_name(failure.path)}"
+            f"{failure.op} of {format_count(failure.length)} bytes{_at(failure)} "
+            f"of {file_name(failure.path)}"
         )
     if failure.tensor:
         where += f", tensor {failure.tensor}"
@@ -150,17 +170,18 @@ def _place(failure: Failure) -> str:
     return where + (f", rank {failure.rank}" if failure.rank >= 0 else "")
 
 
-def file_name(path: str | None) -> str:
-    return printable(PurePosixPath(path).name or path) if path else "an unknown file"
+def _at(failure: Failure) -> str:
+    return "" if failure.offset is None else f" at {format_count(failure.offset)}"
 
 
-def _time(worst: Finding, findings: Sequence[Finding]) -> str:
+def _time(worst: Finding, findings: Sequence[Finding], several: bool) -> str:
     """Return where the wall time of the longest save or load went, on its last rank."""
     rank = worst.slowest_rank
     text = format_seconds(worst.seconds)
+    text += f" in {worst.episode.label}" if several else ""
     if len(findings) > 1:
         middle = median(one.seconds for one in findings)
-        text += f" in {worst.episode.label}, the longest (median {format_seconds(middle)})"
+        text += f", the longest (median {format_seconds(middle)})"
     text += f": {_shares(rank)}"
     waits = [one.rank_seconds for one in worst.split if one is not rank]
     least = 0.01 if _is_straggler(worst) else _LATE
@@ -241,7 +262,9 @@ def _bytes(finding: Finding, verb: str) -> str:
     if amount.repeated_bytes:
         notes.append(f"{format_bytes(amount.repeated_bytes)} twice")
     if amount.most_openers > 1:
-        notes.append(f"{file_name(amount.most_opened)} opened by {amount.most_openers} ranks")
+        known = any(one.rank >= 0 for one in finding.split)
+        openers = plural(amount.most_openers, "rank" if known else "process")
+        notes.append(f"{file_name(amount.most_opened)} opened by {openers}")
     elif amount.opens != amount.files:
         notes.append(f"{plural(amount.opens, 'open')} of {plural(amount.files, 'file')}")
     else:
@@ -263,47 +286,27 @@ def _cached(load: Finding, verdict: Verdict, storage: Capability | None) -> str:
     return ""
 
 
-def _durable(finding: Finding) -> str:
-    lasting = finding.durability
-    assert lasting is not None
-    if not lasting.files:
-        return "nothing was written"
-    if lasting.early:
-        text = f"no: {file_name(lasting.early[0])} is synced before its last write"
-    elif lasting.late_bytes:
-        text = f"no: {format_bytes(lasting.late_bytes)} written after the save returned"
-    elif not lasting.durable:
-        text = f"no: {lasting.synced} of {plural(lasting.files, 'file')} synced at return"
-    elif lasting.renamed and not lasting.folder_syncs:
-        text = "yes but the rename: its folder is not synced"
-    else:
-        text = f"yes: {plural(lasting.files, 'file')} synced at return"
-    if lasting.in_place and lasting.renamed:
-        return f"{text}; {lasting.in_place} in place, {lasting.renamed} renamed"
-    if lasting.in_place:
-        return f"{text}; in place: a kill leaves a torn file"
-    return f"{text}; renamed: a kill leaves the old file"
-
-
-def _background(save: Finding) -> Iterator[tuple[str, str]]:
+def _background(save: Finding, several: bool) -> Iterator[tuple[str, str]]:
     one = save.background
     if one is None or not one.asynchronous:
         return
     hidden = format_share(one.hidden_seconds, one.io_seconds)
     yield (
         "async",
-        f"call {format_seconds(one.call_seconds)}; {hidden} of {format_seconds(one.io_seconds)} "
-        f"of I/O behind the job, which waited {format_seconds(one.waited_seconds)}",
+        f"{_about(save, several)}call {format_seconds(one.call_seconds)}; {hidden} of "
+        f"{format_seconds(one.io_seconds)} of I/O behind the job, which waited "
+        f"{format_seconds(one.waited_seconds)}",
     )
 
 
-def _memory(findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+def _memory(findings: Sequence[Finding], several: bool) -> Iterator[tuple[str, str]]:
     """Yield what the one that grew the job most left in memory."""
-    known = [(f.memory.grown_bytes, f.episode.name, f.memory) for f in findings if f.memory]
+    known = [(f.memory.grown_bytes, f.episode, f.memory) for f in findings if f.memory]
     if not known:
         return
-    grown, name, left = max(known, key=lambda one: one[0])
-    text = f"{name} {'+' if grown >= 0 else '-'}{format_bytes(abs(grown))}"
+    grown, episode, left = max(known, key=lambda one: one[0])
+    text = episode.label if several else episode.name
+    text += f" {'+' if grown >= 0 else '-'}{format_bytes(abs(grown))}"
     most = max(left.resident_bytes, left.peak_bytes or 0)
     text += f", {'peak' if left.peak_bytes else 'resident'} {format_bytes(most)}"
     text += f" of {format_bytes(left.limit_bytes)}" if left.limit_bytes else ""
@@ -318,7 +321,8 @@ def _memory(findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
 def _slowest(finding: Finding) -> str:
     request = finding.slowest.requests[0]
     size = f" of {format_bytes(request.length)}" if request.length else ""
-    place = f" at {format_bytes(request.offset)}" if request.length else ""
+    is_placed = request.length and request.offset is not None
+    place = f" at {format_bytes(request.offset)}" if is_placed else ""
     text = (
         f"{request.op}{size}{place}, {file_name(request.path)}: {format_seconds(request.seconds)}"
     )

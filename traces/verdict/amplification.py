@@ -36,11 +36,11 @@ class Amplification:
     """Bytes of one save or load, counted in several ways.
 
     Attributes:
-        moved_bytes: as the completions tell.
-        unique_bytes: different bytes of files among them, over all ranks.
+        moved_bytes: as the completions tell; `placed_bytes` those whose place in a file is known.
+        unique_bytes: different bytes of files among the placed, over all ranks.
         rank_unique_bytes: different bytes per process, added up.
         tensor_bytes: different bytes of files that tensors take.
-        foreign_bytes: moved, unique, and of no tensor; 0 where no tensor was seen.
+        foreign_bytes: unique, and of no tensor; 0 where no tensor was seen.
         spare_bytes: that tensors take beyond their shape: a view drags its whole storage along.
         spare_name: the tensor with most of them.
         opens: of files, and `files` how many different ones; `most_openers` the most processes
@@ -51,6 +51,7 @@ class Amplification:
     """
 
     moved_bytes: int
+    placed_bytes: int
     unique_bytes: int
     rank_unique_bytes: int
     tensor_bytes: int
@@ -67,13 +68,13 @@ class Amplification:
 
     @property
     def by_rank(self) -> float | None:
-        """Moved bytes per different byte within a rank."""
-        return self.moved_bytes / self.rank_unique_bytes if self.rank_unique_bytes else None
+        """Placed bytes per different byte within a rank."""
+        return self.placed_bytes / self.rank_unique_bytes if self.rank_unique_bytes else None
 
     @property
     def over_ranks(self) -> float | None:
-        """Moved bytes per different byte over all ranks."""
-        return self.moved_bytes / self.unique_bytes if self.unique_bytes else None
+        """Placed bytes per different byte over all ranks."""
+        return self.placed_bytes / self.unique_bytes if self.unique_bytes else None
 
 
 def amplification(episode: Episode, trace: Trace) -> Amplification:
@@ -81,11 +82,12 @@ def amplification(episode: Episode, trace: Trace) -> Amplification:
     requests = episode.requests
     ops = ("write",) if episode.phase == Phase.SAVE else ("read", "fault")
     rows = requests.where(requests.is_op(*ops) & (requests.home >= 0))
-    extents = Extents(rows.home.astype(np.int64), rows.offset, rows.moved)
+    placed = rows.where(rows.has_offset)
+    extents = Extents(placed.home.astype(np.int64), placed.offset, placed.moved)
     by_rank = Extents(
-        rows.home.astype(np.int64) + (rows.process + 1) * len(requests.homes),
-        rows.offset,
-        rows.moved,
+        placed.home.astype(np.int64) + (placed.process + 1) * len(requests.homes),
+        placed.offset,
+        placed.moved,
     )
     tensors = _tensors(episode, trace)
     lying = _tensor_extents(tensors, requests.homes)
@@ -97,6 +99,7 @@ def amplification(episode: Episode, trace: Trace) -> Amplification:
     spare_bytes, spare_name = _spare(tensors)
     return Amplification(
         moved_bytes=int(rows.moved.sum()),
+        placed_bytes=int(placed.moved.sum()),
         unique_bytes=unique_bytes,
         rank_unique_bytes=by_rank.unique_bytes(),
         tensor_bytes=lying.unique_bytes(),

@@ -21,10 +21,10 @@ _NAMES = 3
 
 @dataclass(frozen=True)
 class Durability:
-    """How the files that a save wrote were made to last.
+    """How the files that a save wrote were made to last. What failed changed and stored nothing.
 
     Attributes:
-        files: written by it.
+        files: written by it; one that several ranks write is one.
         synced: of these, synced after their last write (or opened with O_SYNC or O_DSYNC).
         early: synced, but written to afterwards: names, the first few.
         in_place: written under the name they keep; the others are renamed, or linked, into place.
@@ -53,13 +53,14 @@ class Durability:
 
 def durability(episode: Episode) -> Durability:
     """Return how the files of a save were made to last."""
-    requests = episode.requests
+    requests = episode.requests.where(episode.requests.done)
     changes = requests.is_op(*_CHANGES)
-    renames = requests.is_op("rename") & (requests.result >= 0)
-    links = requests.is_op("link") & (requests.result >= 0)
+    renames, links = requests.is_op("rename"), requests.is_op("link")
     everything_ns = _last(requests, requests.is_op("sync") & ~np.isin(requests.flags, _OF_ONE_FILE))
-    touched = np.isin(requests.file, requests.file[changes & (requests.file >= 0)])
-    files, first, owner = np.unique(requests.file[touched], return_index=True, return_inverse=True)
+    # Each process numbers its own files: one of several is known by its name.
+    identity = np.where(requests.home >= 0, requests.home, len(requests.homes) + requests.file)
+    touched = np.isin(identity, identity[changes & (requests.file >= 0)])
+    files, first, owner = np.unique(identity[touched], return_index=True, return_inverse=True)
     own, count = requests.where(touched), len(files)
     writes = own.is_op("write")
     sync_ns = _last_of_each(own, own.is_op("sync"), owner, count)
@@ -71,8 +72,9 @@ def durability(episode: Episode) -> Durability:
         own.is_op("open") & has_flag(own.flags, os.O_TRUNC)
     )
     names, homes = own.path[first], own.home[first]
+    linked = (own.file >= 0) & np.isin(own.file, requests.file[links])
     renamed = _moved(requests, renames)[names] | (
-        np.isin(files, requests.file[links]) & (homes != names)
+        _any_of_each(linked, owner, count) & (homes != names)
     )
     early = np.flatnonzero(~synced & (sync_ns >= 0))[:_NAMES].tolist()
     return Durability(

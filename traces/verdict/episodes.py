@@ -100,16 +100,18 @@ def find_episodes(requests: Requests, spans: Sequence[Span]) -> tuple[Episode, .
     moved = requests.moved
     total = int(moved.sum())
     for phase in (Phase.SAVE, Phase.LOAD):
-        own = requests.phase == phase
-        steps = np.unique(requests.step[own]).tolist()
+        own = np.flatnonzero(requests.phase == phase)
+        own = own[np.argsort(requests.step[own], kind="stable")]  # each step's in order of time
+        of_step = requests.step[own]
+        steps = np.unique(of_step).tolist()
         names = _SAVE_SPANS if phase == Phase.SAVE else _LOAD_SPANS
         labelled = {span.step for span in spans if span.op in names}
         for step in sorted({*steps, *labelled}):
-            rows = own & (requests.step == step)
+            rows = own[slice(*np.searchsorted(of_step, [step, step + 1]).tolist())]
             if step < 0:
                 touched = int(moved[rows].sum())
                 others = bool(labelled) or len(steps) > 1
-                if not rows.any() or (others and touched <= _NOTEWORTHY_SHARE * total):
+                if not len(rows) or (others and touched <= _NOTEWORTHY_SHARE * total):
                     continue
             inside = tuple(s for s in spans if step >= 0 and s.step == step and s.op in names)
             episode = _episode(phase, step, requests.where(rows), inside)

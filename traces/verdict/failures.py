@@ -30,6 +30,7 @@ class Failure:
 
     Attributes:
         row: index among the requests.
+        offset: `None` where it is not known.
         tensor: the tensor whose bytes it was to move, where one is known.
         after_tensor: else the last tensor before it in the file.
     """
@@ -39,7 +40,7 @@ class Failure:
     path: str | None
     target: str | None
     rank: int
-    offset: int
+    offset: int | None
     length: int
     moved: int
     errno: int | None
@@ -89,11 +90,13 @@ def _errors(requests: Requests) -> Mask:
 def _describe(requests: Requests, trace: Trace, row: int) -> Failure:
     result = int(requests.result[row])
     code = int(requests.target[row])
-    path, offset = requests.path_of(row), int(requests.offset[row])
-    is_data = bool(requests.is_data[row])
-    place = offset + max(result, 0)
-    tensor = tensor_at(trace, path, place) if path and is_data else None
-    after = last_tensor_before(trace, path, place) if path and is_data and not tensor else None
+    path = requests.path_of(row)
+    offset = int(requests.offset[row]) if requests.has_offset[row] else None
+    tensor = after = None
+    if path and offset is not None and requests.is_data[row]:
+        place = offset + max(result, 0)
+        tensor = tensor_at(trace, path, place)
+        after = None if tensor else last_tensor_before(trace, path, place)
     return Failure(
         row=row,
         op=requests.ops[int(requests.op[row])],

@@ -33,7 +33,8 @@ class Shape:
         depth: in flight per process, averaged over the time with at least one.
         max_depth: most in flight at a time in one process.
         small_share: part of the requests below `SMALL_BYTES`.
-        aligned_share: part with offset and length multiples of `ALIGNMENT_BYTES`.
+        aligned_share: part of those whose place is known with offset and length multiples of
+            `ALIGNMENT_BYTES`; `None` without any.
         joined_count: requests left if adjacent ones of a thread were joined up to
             `JOINED_BYTES`.
         direct_share: part of the requests on files opened with O_DIRECT.
@@ -53,7 +54,7 @@ class Shape:
     depth: float
     max_depth: int
     small_share: float
-    aligned_share: float
+    aligned_share: float | None
     joined_count: int
     direct_share: float
     rank_busy_seconds: float
@@ -81,6 +82,7 @@ def shape_of(requests: Requests, op: str) -> Shape | None:
     if not len(rows):
         return None
     sizes = rows.length
+    edges = (rows.offset | sizes)[rows.has_offset]
     elapsed_us = rows.elapsed_ns / 1e3
     p50, p99 = np.percentile(elapsed_us, [50, 99]).tolist()
     depths = [_depth(rows.where(rows.process == p)) for p in np.unique(rows.process).tolist()]
@@ -100,7 +102,7 @@ def shape_of(requests: Requests, op: str) -> Shape | None:
         depth=used_ns / busy_ns if busy_ns else 1.0,
         max_depth=max(most for _, _, most in depths),
         small_share=float((sizes < SMALL_BYTES).mean()),
-        aligned_share=float(((rows.offset | sizes) % ALIGNMENT_BYTES == 0).mean()),
+        aligned_share=float((edges % ALIGNMENT_BYTES == 0).mean()) if len(edges) else None,
         joined_count=joined_count(rows),
         direct_share=float(has_flag(rows.opened, os.O_DIRECT).mean()),
         rank_busy_seconds=max(busy for busy, _, _ in depths) / 1e9,

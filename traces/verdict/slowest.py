@@ -17,12 +17,15 @@ _TIMED_OPS = ("read", "write", "sync", "fault", "open", "rename", "truncate", "a
 
 @dataclass(frozen=True)
 class SlowRequest:
-    """One request, with the tensor that most of its bytes are of, and how many others it has."""
+    """One request, with the tensor that most of its bytes are of, and how many others it has.
+
+    `offset` is `None` where it is not known.
+    """
 
     op: str
     path: str | None
     rank: int
-    offset: int
+    offset: int | None
     length: int
     seconds: float
     at_seconds: float
@@ -74,11 +77,11 @@ def find_slowest(episode: Episode, trace: Trace, count: int = 3) -> Slowest:
 
 
 def _request(requests: Requests, trace: Trace, row: int, begin_ns: int) -> SlowRequest:
-    path, offset = requests.path_of(row), int(requests.offset[row])
-    length = int(requests.length[row])
-    tensor, others = (
-        tensors_within(trace, path, offset, length) if path and requests.is_data[row] else (None, 0)
-    )
+    path, length = requests.path_of(row), int(requests.length[row])
+    offset = int(requests.offset[row]) if requests.has_offset[row] else None
+    tensor, others = None, 0
+    if path is not None and offset is not None and requests.is_data[row]:
+        tensor, others = tensors_within(trace, path, offset, length)
     return SlowRequest(
         op=requests.ops[int(requests.op[row])],
         path=path,
@@ -110,7 +113,8 @@ def _tensors(episode: Episode, trace: Trace, count: int) -> tuple[SlowTensor, ..
     """Give each data request to the tensor at its middle, if it is no longer than two of them."""
     rows = trace.row_mask(layer="tensor", op=episode.name)
     tensors = trace.where(rows & (trace.ints("step") == episode.step) & (trace.ints("length") > 0))
-    data = episode.requests.where(episode.requests.is_data & (episode.requests.home >= 0))
+    requests = episode.requests
+    data = requests.where(requests.is_data & requests.has_offset & (requests.home >= 0))
     if not len(tensors) or not len(data):
         return ()
     owner = _owners(tensors, data)

@@ -84,7 +84,7 @@ class Verdict:
         failures: what went wrong, over the whole trace.
         problems: what the trace is known to lack; figures are then lower bounds.
         cached_read_share: least part of the bytes read that came from the page cache, by the
-            kernel's count of bytes fetched from storage; `None` where that is not known.
+            kernel's count of bytes fetched from storage; `None` where that is known of no process.
         mapped_only: files that were mapped, whose reads may not have been seen.
         counters: last value of each counter, added over processes.
     """
@@ -108,19 +108,20 @@ def examine(trace: Trace) -> Verdict:
     episodes = find_episodes(requests, read_spans(trace))
     counters = _counters(trace)
     around = counters_of_spans(trace)
+    tensors = trace.layer("tensor")  # each episode looks through them
     return Verdict(
         requests=requests,
-        findings=tuple(_finding(episode, trace, around) for episode in episodes),
-        failures=find_failures(requests, trace),
+        findings=tuple(_finding(episode, tensors, around) for episode in episodes),
+        failures=find_failures(requests, tensors),
         problems=tuple(trace.metadata.completeness.problems()),
-        cached_read_share=_cached_read_share(requests, counters),
+        cached_read_share=_cached_read_share(requests, counters.get("read_bytes", {})),
         mapped_only=_mapped_only(requests),
-        counters=MappingProxyType(counters),
+        counters=MappingProxyType({name: sum(own.values()) for name, own in counters.items()}),
     )
 
 
-def _finding(episode: Episode, trace: Trace, counters: Sequence[SpanCounters]) -> Finding:
-    splits = split(episode, trace, counters)
+def _finding(episode: Episode, tensors: Trace, counters: Sequence[SpanCounters]) -> Finding:
+    splits = split(episode, tensors, counters)
     requests = episode.requests
     shapes = {op: found for op in SHAPED_OPS if (found := shape_of(requests, op))}
     is_save = episode.phase == Phase.SAVE
@@ -131,40 +132,40 @@ def _finding(episode: Episode, trace: Trace, counters: Sequence[SpanCounters]) -
         split=splits,
         slowest_rank=slowest(splits),
         shapes=MappingProxyType(shapes),
-        amplification=amplification(episode, trace),
-        slowest=find_slowest(episode, trace),
+        amplification=amplification(episode, tensors),
+        slowest=find_slowest(episode, tensors),
         durability=durability(episode) if is_save else None,
         background=background(episode) if is_save else None,
         ops=MappingProxyType(dict(sorted(ops.items(), key=lambda item: -item[1]))),
-        memory=memory(episode, counters, trace.metadata),
+        memory=memory(episode, counters, tensors.metadata),
     )
 
 
-def _counters(trace: Trace) -> dict[str, int]:
-    """Return the last value of each counter of each process, added over processes."""
+def _counters(trace: Trace) -> dict[str, dict[int, int]]:
+    """Return the last value of each counter, by name and process."""
     rows = trace.layer("counter")
-    last: dict[tuple[str, int], int] = {}
+    last: dict[str, dict[int, int]] = {}
     columns = (rows.strings("name"), rows.ints("process").tolist(), rows.ints("result").tolist())
     for name, process, value in zip(*columns, strict=True):
         if name:
-            last[name, process] = value
-    totals: dict[str, int] = {}
-    for (name, _), value in last.items():
-        totals[name] = totals.get(name, 0) + value
-    return totals
+            last.setdefault(name, {})[process] = value
+    return last
 
 
-def _cached_read_share(requests: Requests, counters: Mapping[str, int]) -> float | None:
+def _cached_read_share(requests: Requests, fetched: Mapping[int, int]) -> float | None:
     """Return the part of the reads that storage cannot have served.
 
-    The count of storage reads is of the whole process, its libraries included: the part is a
-    lower bound.
+    The count of storage reads, by process, is of all of it, its libraries included, and of a
+    process that was killed there is none: the part is a lower bound.
     """
-    moved = int(requests.moved[requests.is_op("read")].sum())
-    fetched = counters.get("read_bytes")
-    if fetched is None or not moved:
+    reads = requests.is_op("read")
+    moved, process = requests.moved[reads], requests.process[reads]
+    total = int(moved.sum())
+    if not fetched or not total:
         return None
-    return max(0.0, 1 - fetched / moved)
+    processes, owner = np.unique(process, return_inverse=True)
+    own = zip(processes.tolist(), np.bincount(owner, weights=moved).tolist(), strict=True)
+    return float(sum(max(0.0, size - fetched.get(one, size)) for one, size in own)) / total
 
 
 def _mapped_only(requests: Requests) -> int:

@@ -1,5 +1,6 @@
 """Whether a save is on storage when it returns, on hand-made traces."""
 
+import errno
 import os
 import time
 from dataclasses import replace
@@ -52,6 +53,24 @@ def test_durable_is_what_was_on_storage_when_the_call_returned(
     assert lasting is not None
     assert lasting.durable is durable
     assert len(lasting.early) == early
+
+
+def test_a_sync_that_failed_stored_nothing_and_a_write_that_failed_changed_nothing() -> None:
+    """`fsync` gave EIO: nothing is on storage for all that is known."""
+    failed = replace(SAVE[4], result=-errno.EIO)
+    late = replace(moved("write", 9.6, 9.7, 150, 8), result=-errno.ENOSPC)
+    for rows, synced in (((*SAVE[:4], failed, SAVE[5]), 0), ((*SAVE, late), 1)):
+        lasting = only(verdict_on(*rows)).durability
+        assert lasting is not None
+        assert (lasting.synced, lasting.durable, lasting.early) == (synced, bool(synced), ())
+
+
+def test_a_file_that_two_ranks_write_is_one_and_one_sync_stores_it() -> None:
+    """Each process numbers its files itself."""
+    other = [replace(row, rank=1, start=row.start - 1, end=row.end - 1) for row in SAVE[1:4]]
+    lasting = only(verdict_on(*SAVE, *other)).durability
+    assert lasting is not None
+    assert (lasting.files, lasting.synced, lasting.unsynced_bytes) == (1, 1, 0)
 
 
 def test_a_file_that_was_cut_by_another_open_than_that_of_its_writes_is_truncated() -> None:

@@ -102,6 +102,28 @@ def test_bytes_are_counted_by_extent_over_ranks_and_within() -> None:
     assert amount.by_rank == pytest.approx(400 / 300)
 
 
+def test_requests_at_unknown_places_are_in_no_place() -> None:
+    """Not all at the first byte, which would be read again and again."""
+    nowhere = [R("read", i, i + 0.5, length=4096, result=4096) for i in range(9)]
+    finding = only(verdict_on(*nowhere, tensor("w", 0, 4096, op="load")), Phase.LOAD)
+    amount, shape = finding.amplification, finding.data
+    assert (amount.moved_bytes, amount.placed_bytes, amount.over_ranks) == (9 * 4096, 0, None)
+    assert shape is not None and shape.aligned_share is None
+    assert finding.slowest.requests[0].offset is None
+    assert (finding.slowest.requests[0].tensor, finding.slowest.tensors) == (None, ())
+    failed = replace(nowhere[0], result=-errno.EIO)
+    first = verdict_on(failed, tensor("w", 0, 4096, op="load")).failures.first_error
+    assert first is not None and (first.offset, first.tensor) == (None, None)
+
+
+def test_what_a_killed_process_read_is_not_said_to_be_cached() -> None:
+    """There is no count of it; of the other, half came from storage."""
+    counter = R("counter", 9, 9, layer="counter", name="read_bytes", file=None, result=50)
+    reads = [moved("read", 1, 2, 0, 100, rank=rank) for rank in (0, 1)]
+    assert verdict_on(*reads, counter).cached_read_share == pytest.approx(50 / 200)
+    assert verdict_on(*reads).cached_read_share is None
+
+
 def test_a_view_is_seen_to_drag_its_storage_along() -> None:
     """`Is the file bigger than my model?`: 10 floats of a storage of 100 bytes."""
     amount = only(
