@@ -12,6 +12,7 @@ import numpy as np
 
 from iotrace.traces.columns import Mask
 from iotrace.traces.errors import IotraceError
+from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 
 # `*` also matches `/`. Devices are not listed: whoever reads a disk means it.
@@ -52,6 +53,27 @@ def absolute_glob(glob: str) -> str:
     if not glob or "\n" in glob:
         raise IotraceError(f"{glob!r} is no pattern for paths; give one glob per option")
     return glob if glob[0] in "/*?[" else os.path.join(os.getcwd(), glob)
+
+
+def rows_on(trace: Trace, globs: Sequence[str]) -> Mask:
+    """Return which requests and tensors are on files that a glob matches, by any of their names.
+
+    A file is known by the name it was opened under, that of a rename, and its last one.
+    """
+    wanted = matcher(globs)
+    found = np.zeros(len(trace), np.bool_)
+    for column in ("path", "target"):
+        codes, texts = trace.codes(column)
+        found |= _matched(wanted, texts)[codes]
+    requests = Requests.of(trace)
+    layer = "request" if trace.row_mask(layer="request").any() else "replay"
+    found[trace.row_mask(layer=layer)] |= _matched(wanted, requests.homes)[requests.home]
+    return found
+
+
+def _matched(wanted: re.Pattern[str], texts: Sequence[str]) -> Mask:
+    """Return which texts are matched; code -1, null, is the last and is not."""
+    return np.array([*(wanted.match(text) is not None for text in texts), False])
 
 
 @dataclass(frozen=True)

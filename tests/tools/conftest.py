@@ -37,6 +37,7 @@ class Row:
     api: str | None = "posix"
     engine: str | None = None
     path: str = CHECKPOINT
+    target: str | None = None
     file: int | None = 0
     offset: int | None = None
     length: int | None = None
@@ -107,7 +108,7 @@ def build(rows: Sequence[Row], described: Metadata) -> Trace:
     """Return `rows` as a trace; row i starts at i ms and takes half of one."""
     start_ns = np.arange(len(rows), dtype=np.int64) * _TICK_NS
     columns: dict[str, object] = {"start_ns": start_ns, "end_ns": start_ns + _TICK_NS // 2}
-    for field in ("op", "layer", "api", "engine", "path", "name", "dtype", "device"):
+    for field in ("op", "layer", "api", "engine", "path", "target", "name", "dtype", "device"):
         columns[field] = Strings.of([getattr(row, field) for row in rows])
     for field in ("file", "offset", "length", "result", "flags", "step", "tensor_offset"):
         values = [getattr(row, field) for row in rows]

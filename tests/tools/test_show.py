@@ -144,6 +144,28 @@ def test_lists_end_at_the_limit_and_say_what_is_left(small_trace: Path) -> None:
     assert everything.stderr == ""
 
 
+def test_lists_of_some_files_alone(make_trace: Make) -> None:
+    """A file is known by the names it had on the way too: a temporary one, and its last."""
+    rows = checkpoint_rows("/c/0.tmp")[:7] + [
+        replace(row, file=1) for row in checkpoint_rows("/c/1.pt")[:7]
+    ]
+    rows.append(Row("rename", path="/c/0.tmp", target="/c/0.pt"))
+    trace = make_trace(rows)
+    for glob, count, names in (
+        ("*/0.pt", 8, ["/c/0.pt"]),
+        ("/c/0.tmp", 8, []),
+        ("*.pt", 15, ["/c/0.pt", "/c/1.pt"]),
+        ("/d/*", 0, []),
+    ):
+        lists = ("--requests", "--files", "--include", glob)
+        found = json.loads(iotrace("show", trace, *lists, "--json", "-").stdout)
+        assert len(found["request_rows"]) == count
+        assert [file["path"] for file in found["files"]] == names
+        shown = iotrace("show", trace, *lists, "--limit", 0).stdout
+        assert ("none is on a file that --include matches" in shown) is (len(names) == 0)
+    assert_one_line_error(iotrace("show", trace, "--include", "*"), 2, "add --requests")
+
+
 def test_long_paths_keep_their_ends_on_a_narrow_screen(make_trace: Make) -> None:
     """The last components tell files apart."""
     path = "/" + "/".join(["a_rather_long_folder_name"] * 6) + "/model-00001-of-00002.pt"

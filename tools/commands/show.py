@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
+from iotrace.tools.first_screen import FILES_ON_FIRST_SCREEN, print_files, print_overview
 from iotrace.tools.listing import print_requests, print_tensors, request_rows, tensor_rows
 from iotrace.tools.next_command import requests_of_tensors, say_next
 from iotrace.tools.output import STDOUT, check_json, write_json
-from iotrace.tools.overview import FILES_ON_FIRST_SCREEN, look_at, print_files, print_overview
+from iotrace.tools.overview import look_at
 from iotrace.tools.overview import to_json as overview_json
 from iotrace.tools.render import Terminal, format_count
+from iotrace.traces.errors import IotraceError
+from iotrace.traces.file_summaries import FileSummary
 from iotrace.traces.reader import read_trace
+from iotrace.traces.scope import absolute_glob, matcher, rows_on
 from iotrace.traces.summary import has_tensors_alone, summarize
+from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
 ROWS = 20  # on the screen, without --limit
 _LISTS = "Lists instead of the overview"
+_UNMATCHED = "none is on a file that --include matches"
 
 
 def show(
@@ -38,6 +46,15 @@ def show(
     files: Annotated[
         bool, typer.Option("--files", help="List the files.", rich_help_panel=_LISTS)
     ] = False,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GLOB",
+            help="Of each list, only files whose absolute path matches; may be repeated.",
+            show_default="all",
+            rich_help_panel=_LISTS,
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -57,15 +74,21 @@ def show(
     Examples:
       iotrace show trace.parquet
       iotrace show trace.parquet --tensors --limit 0
+      iotrace show trace.parquet --requests --include '*/__0_0.distcp'
       iotrace show trace.parquet --json - | jq .bytes_written
     """
+    if include and not (tensors or requests or files):
+        raise IotraceError("--include chooses among what is listed; add --requests or --files")
+    globs = tuple(map(absolute_glob, include or ()))
     check_json(json_to, force=force)
     rows = read_trace(trace)
+    listed = rows.where(rows_on(rows, globs)) if globs else rows
     if json_to is not None:
         wanted = limit or None
         value = overview_json(look_at(trace, rows))
-        value |= {"tensor_rows": tensor_rows(rows, wanted).rows} if tensors else {}
-        value |= {"request_rows": request_rows(rows, wanted).rows} if requests else {}
+        value |= {"files": [asdict(one) for one in _files(rows, globs)]} if globs and files else {}
+        value |= {"tensor_rows": tensor_rows(listed, wanted).rows} if tensors else {}
+        value |= {"request_rows": request_rows(listed, wanted).rows} if requests else {}
         write_json(value, json_to)
     if json_to == STDOUT:
         return
@@ -80,23 +103,33 @@ def show(
         _hint(trace, len(overview.summary.files) - FILES_ON_FIRST_SCREEN)
         return
     if files:
-        listed = summarize(rows).files
-        if not listed:
-            terminal.print("no files: no request names one")
-        print_files(terminal, listed[:shown])
-        _say_more(len(listed), shown)
+        named = _files(rows, globs)
+        if not named:
+            terminal.print(f"no files: {_UNMATCHED if globs else 'no request names one'}")
+        print_files(terminal, named[:shown])
+        _say_more(len(named), shown)
     if tensors:
-        found = tensor_rows(rows, shown)
+        found = tensor_rows(listed, shown)
         if not found.total:
-            terminal.print("no tensors: only requests were recorded")
+            terminal.print(f"no tensors: {_UNMATCHED if globs else 'only requests were recorded'}")
         print_tensors(terminal, found)
         _say_more(found.total, shown)
     if requests:
-        found = request_rows(rows, shown)
+        found = request_rows(listed, shown)
         if not found.total:
-            terminal.print("no requests: only tensors and spans were recorded")
+            why = _UNMATCHED if globs else "only tensors and spans were recorded"
+            terminal.print(f"no requests: {why}")
         print_requests(terminal, found)
         _say_more(found.total, shown)
+
+
+def _files(rows: Trace, globs: Sequence[str]) -> Sequence[FileSummary]:
+    """Return the files whose last name a glob matches; all without globs."""
+    files = summarize(rows).files
+    if not globs:
+        return files
+    wanted = matcher(globs)
+    return [file for file in files if wanted.match(file.path)]
 
 
 def _say_more(total: int, shown: int | None) -> None:
