@@ -31,9 +31,9 @@ def test_a_model_that_is_none_lists_what_there_is(tmp_path: Path) -> None:
     assert_one_line_error(done, 2, "--scale small")
 
 
-@pytest.mark.parametrize("scale", ["0", "-1", "2000"])
+@pytest.mark.parametrize("scale", ["0", "-1", "2000", "1e+400", "nan"])
 def test_a_scale_out_of_range_is_named(scale: str, tmp_path: Path) -> None:
     """And not the ranks, which are fine."""
     done = iotrace("synth", "llama-3-8b", f"--scale={scale}", "-o", tmp_path / "t.parquet")
-    assert_one_line_error(done, 2, f"scale {scale}:", "above 0, up to 1024")
+    assert_one_line_error(done, 2, f"scale {float(scale):g}:", "above 0, up to 1024")
     assert "ranks" not in done.stderr

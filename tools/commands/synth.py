@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +51,8 @@ def synth(
     """
     check_output(output, force=force)
     try:
-        factor = float(Fraction(scale))
+        part, _, whole = scale.partition("/")
+        factor = float(part) / float(whole or 1)
     except (ValueError, ZeroDivisionError) as error:
         raise IotraceError(f"--scale {scale} is no number; write 0.5 or 1/64") from error
     trace = synthesize(model, engine, ranks, factor, not weights_only)
