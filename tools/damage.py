@@ -88,7 +88,7 @@ def _lines(damage: Damage) -> Iterator[tuple[str, str]]:
     engine = damage.engine or "of no engine that is known"
     yield "checkpoint", f"{damage.path}, {engine}, {format_bytes(damage.size_bytes)}"
     yield "index", damage.index or "whole"
-    if damage.zeros_bytes:
+    if 0 < damage.zeros_bytes < damage.size_bytes:
         last = format_bytes(damage.zeros_bytes)
         yield "zeros", f"the last {last} of the file: of a tensor, or never written"
     lost, parts = damage.lost, damage.parts

@@ -24,6 +24,7 @@ from iotrace.traces.stores import (
 
 # Of the raw logs of a capture, and of the folder beside the trace that holds them meanwhile.
 RAW_LOGS_SUFFIX = ".raw"
+PARQUET_MAGIC = b"PAR1"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,16 @@ def locate(location: str | Path) -> Location:
         return _local(local_path(location), location)
     except OSError as error:
         raise TraceFormatError(f"cannot reach {location}: {one_line(error)}") from error
+
+
+def is_local_trace(path: Path) -> bool:
+    """Return whether a path is a Parquet file, or a folder with some: what `locate` would read."""
+    if path.is_dir():
+        return any(path.glob(f"[!._]*{SUFFIX}"))
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
 
 
 def one_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from iotrace.traces.environment import available_memory_bytes
 from iotrace.traces.errors import TraceFormatError
-from iotrace.traces.location import Location, locate, one_line
+from iotrace.traces.location import PARQUET_MAGIC, Location, locate, one_line
 from iotrace.traces.merge import merge_traces
 from iotrace.traces.merged_steps import STEP_COLUMNS
 from iotrace.traces.metadata import Metadata
@@ -26,7 +26,6 @@ from iotrace.traces.trace import Trace, sort_rows
 from iotrace.traces.words import sized
 
 # All that a broken or hostile file makes Arrow raise. ArrowInvalid is a ValueError.
-_PARQUET_MAGIC = b"PAR1"
 _READ_ERRORS = (
     *(pa.ArrowException, OSError, MemoryError),
     *(ValueError, TypeError, LookupError, RuntimeError, OverflowError),
@@ -247,9 +246,12 @@ def _broken(location: Location, path: str, error: Exception) -> TraceFormatError
     if begins.startswith(b"{"):
         reason = "it is JSON"
         advice = "give the trace itself, or the result that replay writes with -o"
-    elif begins and begins != _PARQUET_MAGIC:
+    elif begins and begins != PARQUET_MAGIC:
         reason = "it is no Parquet file"
-        advice = "`iotrace convert` reads checkpoints and other tools' logs"
+        advice = (
+            "`iotrace convert` reads checkpoints and other tools' logs, `iotrace check` tells what "
+            "is left of a torn checkpoint"
+        )
     return TraceFormatError(f"{path} is not a readable trace ({reason}); {advice}")
 
 

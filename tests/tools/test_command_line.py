@@ -246,6 +246,17 @@ def test_a_checkpoint_is_checked_by_itself(tmp_path: Path) -> None:
         assert_one_line_error(iotrace("check", empty, *asked), 2, asked[0], "is a checkpoint")
 
 
+def test_a_file_of_zeros_is_told_by_its_name(tmp_path: Path) -> None:
+    """A crash left its size; `no Parquet file` would help nobody."""
+    (tmp_path / "model.pt").write_bytes(bytes(1 << 20))
+    for location in ("model.pt", "."):
+        done = iotrace("check", location, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (1, "")
+        assert "zeros alone: it was never written" in done.stdout
+        assert_fits(done.stdout)
+    assert_one_line_error(iotrace("show", "model.pt", cwd=tmp_path), 2, "`iotrace check` tells")
+
+
 def test_a_folder_of_checkpoints_is_checked_file_by_file(tmp_path: Path) -> None:
     """By a relative path, with what is lost named; a folder of traces is still a trace."""
     entry = '{"w": {"dtype": "U8", "shape": [64], "data_offsets": [0, 64]}}'

@@ -105,6 +105,15 @@ def test_the_scope_can_be_chosen(log: Path) -> None:
     assert counts == {"--all": 5, "*.pt": 2, "/d/*": 3}
 
 
+def test_the_scope_is_not_passed_over_where_in_is_a_trace(make_trace: Make, tmp_path: Path) -> None:
+    """Who leaves files out must not get them all."""
+    for option in ("--include", "--exclude"):
+        done = iotrace("convert", make_trace(name=f"{option}.parquet"), tmp_path / "o.csv",
+                       option, "*.pt")  # fmt: skip
+        assert_one_line_error(done, 2, "is a trace")
+        assert not (tmp_path / "o.csv").exists()
+
+
 def test_an_unknown_input_lists_what_is_known(tmp_path: Path) -> None:
     """One line, and the user knows what to type."""
     path = tmp_path / "note.txt"

@@ -12,12 +12,12 @@ from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.damage import is_whole, print_damage, print_damages
 from iotrace.tools.damage import to_json as damage_json
 from iotrace.tools.output import STDOUT, check_json, write_json
-from iotrace.tools.render import Terminal, format_count, print_facts, print_problems
-from iotrace.tools.verdict.headline import file_name
+from iotrace.tools.render import Terminal, file_name, format_count, print_facts, print_problems
 from iotrace.traces.check import check_trace
 from iotrace.traces.digest import workload_digest
 from iotrace.traces.errors import IotraceError
-from iotrace.traces.formats.damage import Damage, examine, examine_files
+from iotrace.traces.formats.damage import Damage, examine, examine_files, examine_named
+from iotrace.traces.location import is_local_trace
 from iotrace.traces.portability import FILE_SYSTEMS, Fit, fit
 from iotrace.traces.reader import read_trace
 from iotrace.traces.sharing.leftovers import (
@@ -26,7 +26,7 @@ from iotrace.traces.sharing.leftovers import (
     kept_names,
     kept_numbers,
 )
-from iotrace.traces.stores import SUFFIX, is_remote, local_path
+from iotrace.traces.stores import is_remote, local_path
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
@@ -155,10 +155,11 @@ def _checkpoints(location: str) -> tuple[Damage, ...]:
     if not path.exists():
         return ()  # the reader of traces says so
     found = examine(path)
-    if found is not None:
-        return (found,)
-    traces = path.is_dir() and any(path.glob(f"[!._]*{SUFFIX}"))
-    return examine_files(path) if path.is_dir() and not traces else ()
+    if found is None and not is_local_trace(path):
+        if path.is_dir():
+            return examine_files(path)
+        found = examine_named(path)
+    return () if found is None else (found,)
 
 
 def _search(trace: str, rows: Trace, original: str | None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from iotrace.traces.formats.table import (
     importers,
     named,
 )
+from iotrace.traces.location import is_local_trace
 from iotrace.traces.mapped import with_mapped_noted
 from iotrace.traces.reader import read_trace
 from iotrace.traces.scope import FileSelection, absolute_glob
@@ -36,7 +37,6 @@ from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
 _TRACE = "trace"
-_PARQUET_MAGIC = b"PAR1"
 
 
 @with_panels
@@ -122,6 +122,11 @@ def _export_format(target: Path, name: str | None) -> Format | None:
 
 def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) -> Trace:
     if name == _TRACE or (name is None and _is_trace(source)):
+        if selection.include or selection.exclude:
+            raise IotraceError(
+                f"--include and --exclude choose files of a log, and {shown(source)} is a trace; "
+                "`iotrace show --requests --include` lists a part of one"
+            )
         return read_trace(source)
     if is_remote(source):
         raise IotraceError(f"{name} is read from this machine; copy {shown(source)} here first")
@@ -164,12 +169,4 @@ def _describe(trace: Trace, target: Path) -> None:
 
 def _is_trace(source: str) -> bool:
     """Return whether `source` is a trace, or a URI of one."""
-    if is_remote(source):
-        return True
-    path = local_path(source)
-    if path.is_dir():
-        return any(path.glob(f"[!._]*{SUFFIX}"))
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
+    return is_remote(source) or is_local_trace(local_path(source))

@@ -24,6 +24,7 @@ from iotrace.traces.words import plural
 
 NAME = "checkpoint"
 _HEAD_BYTES = 64 << 10
+_SHARD_SUFFIX = ".distcp"  # of DCP: archives one behind another
 _FILES_LOOKED_AT = 1000  # to guess what a folder holds
 _FOLDERS = {dcp_folder.METADATA: dcp_folder, snapshot_folder.METADATA: snapshot_folder}
 _WRONG = (ValueError, OSError, OverflowError, RecursionError)
@@ -32,7 +33,7 @@ _WRONG = (ValueError, OSError, OverflowError, RecursionError)
 def looks_like(source: Source) -> bool:
     """Return whether a file is a checkpoint, or a folder holds some."""
     if not source.is_folder:
-        return _kind(source.path) != ""
+        return source.path.suffix == _SHARD_SUFFIX or _kind(source.path) != ""
     parts = (part for _, part in zip(range(_FILES_LOOKED_AT), parts_of(source.path), strict=False))
     return any(part.is_folder or _kind(part.path) for part in parts)
 
@@ -43,6 +44,11 @@ def read(path: Path) -> Trace:
     Raises:
         TraceFormatError: it holds no tensors, or an index is broken.
     """
+    if path.suffix == _SHARD_SUFFIX and path.is_file():
+        raise TraceFormatError(
+            f"{path} is a part of a checkpoint, whose {dcp_folder.METADATA} tells what is in it; "
+            f"give the folder {path.parent}"
+        )
     found = _Found()
     for part in parts_of(path, _unreadable) if path.is_dir() else [Part(path, False)]:
         try:
@@ -76,7 +82,7 @@ def parts_of(folder: Path, failed: Callable[[OSError], object] | None = None) ->
             if kinds == [snapshot_folder.METADATA]:
                 folders.clear()  # all of them are the snapshot's
         for name in sorted(files):
-            if not kinds or not name.endswith((*_FOLDERS, ".distcp")):
+            if not kinds or not name.endswith((*_FOLDERS, _SHARD_SUFFIX)):
                 yield Part(Path(top, name), False)
 
 
@@ -88,6 +94,8 @@ def _kind(path: Path) -> str:
     """Return which format a file has; empty: none that is known."""
     try:
         if not path.is_file():  # to open a pipe is to wait for its writer
+            return ""
+        if path.suffix == _SHARD_SUFFIX:
             return ""
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)

@@ -73,12 +73,16 @@ class Damage:
 def examine(path: Path) -> Damage | None:
     """Return the state of a checkpoint; `None` if it is none that is known.
 
+    A shard of DCP is examined with its folder: it is archives one behind another.
+
     Raises:
         OSError: a file cannot be read.
     """
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         return _folder(path)
+    if path.suffix == _DCP_SUFFIX:
+        return _folder(path.parent)
     if not stat.S_ISREG(mode):  # to open a pipe is to wait for its writer
         return None
     with path.open("rb") as file:
@@ -90,6 +94,11 @@ def examine(path: Path) -> Damage | None:
     if is_legacy or header_file.looks_like(head, sys.maxsize):
         return _listed(path, is_legacy)
     return None
+
+
+def examine_named(path: Path) -> Damage | None:
+    """Return the state of a file with the name of a checkpoint, whatever it holds; else `None`."""
+    return _examined(path, True) if path.name.endswith(_SUFFIXES) else None
 
 
 def examine_files(folder: Path) -> tuple[Damage, ...]:
@@ -134,9 +143,17 @@ def _examined(path: Path, is_named: bool) -> Damage | None:
         return _unexamined(path, str(error.strerror))
     if not stat.S_ISREG(status.st_mode):
         return _unexamined(path, "no regular file")
-    if not status.st_size or path.name.endswith(_HEADED_SUFFIX):
-        return _broken(path, status.st_size, "cut or broken")
-    return _unexamined(path, "of no format that is known", status.st_size)
+    size = status.st_size
+    if size and _is_zeros(path, size):
+        return replace(_broken(path, size, "zeros alone: it was never written"), zeros_bytes=size)
+    if not size or path.name.endswith(_HEADED_SUFFIX):
+        return _broken(path, size, "cut or broken")
+    return _unexamined(path, "of no format that is known", size)
+
+
+def _is_zeros(path: Path, size: int) -> bool:
+    with path.open("rb") as file:
+        return not _filled_bytes(file, size)
 
 
 def _unexamined(path: Path, why: str, size: int = 0) -> Damage:

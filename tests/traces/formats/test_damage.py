@@ -17,7 +17,7 @@ from torchsnapshot import Snapshot, StateDict
 
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import checkpoint
-from iotrace.traces.formats.damage import Damage, examine, examine_files
+from iotrace.traces.formats.damage import Damage, examine, examine_files, examine_named
 
 STATE = {f"layer.{i}": torch.arange(20_000 + i, dtype=torch.float32) for i in range(6)}
 
@@ -108,6 +108,25 @@ def test_zeros_in_the_place_of_the_end_prove_no_tensor(saved: Path, tmp_path: Pa
     torn.write_bytes(headed[:-10_000] + bytes(10_000))
     assert state_of(torn).zeros_bytes in range(10_000 - 4096, 10_001)
     assert state_of(saved / "model.safetensors").zeros_bytes == 0
+
+
+@pytest.mark.parametrize("name", ["a.pt", "a.bin", "a.safetensors"])
+def test_a_file_of_zeros_alone_was_never_written(name: str, tmp_path: Path) -> None:
+    """Made at its full size, and no more; alone, and in a folder."""
+    (tmp_path / name).write_bytes(bytes(10_000))
+    found = examine_named(tmp_path / name)
+    assert found is not None
+    assert (found.index, found.zeros_bytes) == ("zeros alone: it was never written", 10_000)
+    assert examine_files(tmp_path) == (found,)
+    assert examine_named(Path(__file__)) is None
+
+
+def test_a_shard_is_examined_and_read_with_its_folder(saved: Path) -> None:
+    """It is archives one behind another: the last one alone would pass for all."""
+    (shard, *_) = sorted((saved / "dcp").glob("*.distcp"))
+    assert examine(shard) == examine(saved / "dcp")
+    with pytest.raises(TraceFormatError, match=f"give the folder {saved / 'dcp'}"):
+        checkpoint.read(shard)
 
 
 def test_an_index_that_ends_in_zeros_is_whole(tmp_path: Path) -> None:
