@@ -132,6 +132,15 @@ static inline bool flow_is_wide(FILE *stream)
 extern FILE *_IO_list_all __attribute__((weak, visibility("default")));
 extern void _IO_list_lock(void) __attribute__((weak, visibility("default")));
 extern void _IO_list_unlock(void) __attribute__((weak, visibility("default")));
+
+/* Other threads open and close streams: the list stays as it is until _IO_list_unlock(). */
+static inline bool flow_lock_streams(void)
+{
+	if (!&_IO_list_all || !&_IO_list_lock || !&_IO_list_unlock)
+		return false;
+	_IO_list_lock();
+	return true;
+}
 #endif
 
 /* A stdio call that may reach the kernel. */

@@ -90,14 +90,14 @@ static void append_unseen(struct flow flow)
 		flow_append_moved(flow, writes ? OP_WRITE : OP_READ, raw_position(flow.request.fd), 0);
 }
 
-/* Before a close: the stream is gone after it. */
-static struct flow drain_begin(FILE *stream)
+/* Before a close: the stream is gone after it. `flush`: of a wide one, which is then done already. */
+static struct flow drain_begin(FILE *stream, int (*flush)(FILE *))
 {
 	struct flow flow;
 
 	if (flow_is_wide(stream)) { /* as bytes it can be counted */
 		flow = flow_begin_unknown(stream, OP_WRITE);
-		if (real.fflush(stream) != 0)
+		if (flush(stream) != 0)
 			flow_failed(flow, OP_WRITE, UNKNOWN);
 		flow_wrote(flow, UNKNOWN);
 	}
@@ -141,7 +141,7 @@ static void drain_end(struct flow flow, uint32_t number, int error)
                                                                               \
 		if (!capture_is_on || log_is_borrowed() || flow_descriptor(stream) < 0) \
 			return real.name(stream);                             \
-		flow = drain_begin(stream);                                   \
+		flow = drain_begin(stream, real.fflush);                      \
 		closing = closing_begin(flow.request.fd);                     \
 		if (closing.left) /* where the close leaves the position is up to libc */ \
 			flow.request.file->queried = 1;                       \
@@ -167,7 +167,7 @@ CLOSE_STREAM(endmntent)
                                                                               \
 		if (!capture_is_on || log_is_borrowed() || flow_descriptor(stream) < 0) \
 			return real.name(path, mode, stream);                 \
-		flow = drain_begin(stream);                                   \
+		flow = drain_begin(stream, real.fflush);                      \
 		closing = closing_begin(flow.request.fd);                     \
 		opening = stream_opening(path, mode);                         \
 		result = real.name(path, mode, stream);                       \
@@ -186,20 +186,21 @@ REOPEN_STREAM(freopen64)
 #ifdef __GLIBC__
 void streams_end(void)
 {
-	FILE *stream = &_IO_list_all ? _IO_list_all : NULL;
-
-	for (; stream; stream = stream->_chain) {
+	if (!flow_lock_streams())
+		return;
+	for (FILE *stream = _IO_list_all; stream; stream = stream->_chain) {
 		struct open_file *file = descriptor_known(stream->_fileno);
 		struct flow flow;
 
 		if (!file || file->kind != FILE_RECORDED)
 			continue;
-		flow = drain_begin(stream);
+		flow = drain_begin(stream, real.fflush_unlocked); /* as libc: no waiting at an exit */
 		drain_end(flow, request_known_number(file), 0);
 		if (flow.pending)
 			file->position = flow.position + (off_t)flow.pending;
 		file->foreseen = (int64_t)flow.pending;
 	}
+	_IO_list_unlock();
 }
 #else
 void streams_end(void)

@@ -34,9 +34,8 @@ static void flush_all(void)
 #ifdef __GLIBC__
 	FILE *stream;
 
-	if (!capture_is_on || !&_IO_list_all || !&_IO_list_lock || !&_IO_list_unlock)
+	if (!capture_is_on || !flow_lock_streams())
 		return;
-	_IO_list_lock();
 	for (stream = _IO_list_all; stream; stream = stream->_chain) {
 		struct flow flow;
 

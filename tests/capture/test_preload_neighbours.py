@@ -78,6 +78,15 @@ def test_another_interposer_passes_on(tmp_path: Path, ours_first: bool) -> None:
         assert moved(together, name) == moved(alone, name) != []
 
 
+def test_a_thread_may_close_streams_while_the_job_ends(tmp_path: Path) -> None:
+    """Checkpoints are written in the background: what exit() flushes is looked at, and stays."""
+    program = compile_program(tmp_path, "exiting.c", "-O1")
+    extra = ordered(True, str(compile_library(tmp_path, "exiting.c", "-DBEHIND", "-pthread")))
+    captured = capture([program, tmp_path / "wide"], tmp_path / "logs", extra)
+    assert captured.done.returncode == 0, captured.done.stderr
+    assert (tmp_path / "wide").read_text() == "wide"
+
+
 def test_an_extension_under_the_address_sanitizer(tmp_path: Path) -> None:
     """Its library must come first, and intercepts half of libc itself."""
     asan = subprocess.run(
