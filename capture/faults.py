@@ -143,10 +143,11 @@ def mappings(log: RawLog, view: LogFiles) -> Iterator[Mapping]:
 def on_files(samples: npt.NDArray[Any], mapped: Sequence[Mapping]) -> OnFiles:
     """Return the faults that hit mapped files, with the place in the file."""
     samples = samples[np.argsort(samples["address"], kind="stable")]
+    ascending = np.ascontiguousarray(samples["address"])  # or each search would copy them
     owner = np.full(len(samples), -1, np.int32)
     for number, part in enumerate(mapped):  # a later one lies over an earlier
-        first = np.searchsorted(samples["address"], part.address)
-        last = np.searchsorted(samples["address"], part.address + part.length)
+        ends = np.array((part.address, part.address + part.length), np.uint64)
+        first, last = np.searchsorted(ascending, ends)
         times = samples["time_ns"][first:last].astype(np.int64)
         owner[first:last][(times >= part.start_ns) & (times <= part.end_ns)] = number
     kept, owner = samples[owner >= 0], owner[owner >= 0]
@@ -172,7 +173,11 @@ def faults_of(
     """Return the faults of one log's process on files that it mapped."""
     log = logs[place]
     begin_ns = log.header.monotonic_ns  # a process that goes through programs has a log of each
-    others = [o.header.monotonic_ns for o in logs if o.header.pid == log.header.pid]
+    others = [
+        other.header.monotonic_ns
+        for other in logs
+        if (other.header.pid, other.header.boot_id) == (log.header.pid, log.header.boot_id)
+    ]
     until_ns = min((other for other in others if other > begin_ns), default=NEVER_ENDS)
     samples = faults.of(log, until_ns)
     since_ns = 0 if begin_ns == min(others) else begin_ns

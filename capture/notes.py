@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from iotrace.capture.clock import Clock
@@ -90,9 +92,16 @@ class Notes:
         """Return the notes of some layers."""
         return [note for note in self.notes if note.layer in layers]
 
-    def of_log(self, place: int) -> list[Note]:
+    def of_log(self, place: int) -> Sequence[Note]:
         """Return the notes of one log."""
-        return [note for note in self.notes if note.log == place]
+        return self._by_log.get(place, ())
+
+    @cached_property
+    def _by_log(self) -> Mapping[int, Sequence[Note]]:
+        found: defaultdict[int, list[Note]] = defaultdict(list)
+        for note in self.notes:
+            found[note.log].append(note)
+        return found
 
 
 def read_notes(logs: Sequence[RawLog], clock: Clock) -> Notes:

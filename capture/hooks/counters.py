@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .emit import Emitter
-    from .spans import Span
+    from .span import Span
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 FILES_MAX = 64  # of one folder: each takes about 10 us

@@ -19,7 +19,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from .json_header import read_header
-from .spans import Span
+from .span import Span
 from .tensors import describe, dtype_name, emit_rows
 from .wrapping import argument, require, safely, target_or_nowhere
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .spans import Span, Spans
+    from .span import Span
+    from .spans import Spans
 
 
 def bind(module: ModuleType, spans: Spans) -> None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from .spans import Span, Spans
+    from .span import Span
+    from .spans import Spans
 
 HEADER_LENGTH_BYTES = 8  # of a safetensors archive: the length of its header
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING
 
-from .spans import Held
+from .span import Held
 from .targets import NOWHERE
 from .wrapping import argument, require, safely, target_or_nowhere
 

@@ -21,13 +21,16 @@ meanwhile; requests that belong to no engine are given to the mark around them, 
 
 from __future__ import annotations
 
+import os
+from operator import index
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from .emit import quote
+from .targets import absolute
 
 if TYPE_CHECKING:
-    from .spans import Spans
+    from .emit import Emitter
 
 OPS = ("save", "load", "stage", "commit", "wait", "allocate", "barrier")
 _INT32_MAX = 2**31 - 1
@@ -37,38 +40,62 @@ class Mark:
     """A context manager around a part of the job; an op that is not known makes no row.
 
     Args:
-        spans: Where the row goes; None: nowhere.
+        emitter: Where the row goes; None: nowhere.
+        active: The marks that go on, the innermost last.
         op: What the part does, one of OPS.
         step: Ordinal of the checkpoint, as the job counts; None: not known.
         name: What the job calls the part.
         path: The file or folder it works on.
     """
 
-    __slots__ = ("_head", "_spans", "_start_ns", "step")
+    __slots__ = ("_active", "_emitter", "_head", "_start_ns", "step")
 
     def __init__(
-        self, spans: Spans | None, op: str, step: object, name: object, path: object
+        self,
+        emitter: Emitter | None,
+        active: list[Mark],
+        op: str,
+        step: object,
+        name: object,
+        path: object,
     ) -> None:
-        is_step = isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= _INT32_MAX
-        self.step: int | None = step if is_step else None  # type: ignore[assignment]
-        self._spans = spans if op in OPS else None
+        self.step = step_of(step)
+        self._emitter = emitter if op in OPS else None
+        self._active = active
         self._start_ns = 0
-        texts = (None if text is None else str(text) for text in (name, path))
-        name_json, path_json = map(quote, texts)
+        name_json = quote(None if name is None else str(name))
         self._head = (
-            f'{{"layer":"span","op":{quote(op)},"mark":true,"name":{name_json},"path":{path_json},'
+            f'{{"layer":"span","op":{quote(op)},"mark":true,"name":{name_json},'
+            f'"path":{quote(place_of(path))},'
             f'"step":{"null" if self.step is None else self.step}}}'
         )
 
     def __enter__(self) -> Mark:
         self._start_ns = monotonic_ns()
-        if self._spans is not None:
-            self._spans.marks.append(self)
+        if self._emitter is not None:
+            self._active.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._spans is None:
+        if self._emitter is None:
             return
-        if self in self._spans.marks:
-            self._spans.marks.remove(self)
-        self._spans.emitter.emit(self._start_ns, monotonic_ns(), self._head)
+        if self in self._active:
+            self._active.remove(self)
+        self._emitter.emit(self._start_ns, monotonic_ns(), self._head)
+
+
+def step_of(given: object) -> int | None:
+    """Return the step that a job gave, as an integer of whatever kind; None for what is none."""
+    try:
+        step = -1 if isinstance(given, bool) else index(given)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return step if 0 <= step <= _INT32_MAX else None
+
+
+def place_of(given: object) -> str | None:
+    """Return the path that a job gave, absolute as all are; None for an object store's."""
+    if not isinstance(given, (str, bytes, os.PathLike)):
+        return None
+    path = os.fsdecode(given)
+    return None if "://" in path else absolute(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,11 +40,13 @@ class ProcessNotes:
         self._told: set[str] | None = None
 
     def emit(self) -> None:
-        """Write the note if there is news."""
+        """Write the note if there is news; a module that raises when it is asked is no reason
+        for the job to fail."""
         imported = imported_libraries()
         if imported != self._told:
             self._told = imported
-            self._emitter.note(describe())
+            with suppress(Exception):
+                self._emitter.note(describe())
 
 
 def describe() -> dict[str, object]:

@@ -30,7 +30,7 @@ class Hook:
     """One engine's hook.
 
     Attributes:
-        engine: Value of the trace's `engine` column.
+        engine: Whose tensors are missing if it cannot be bound.
         module: The module whose import it waits for.
         file: The file of this folder that binds it.
     """
@@ -47,8 +47,8 @@ HOOKS = (
     Hook("torch.save", "torch.serialization", "torch_save"),
     Hook("torch.save", "torch.serialization", "torch_load"),
     Hook("torch.save", "torch._dynamo.trace_rules", "torch_compile"),
-    Hook("torch.save", "lightning.fabric.utilities.cloud_io", "lightning"),
-    Hook("torch.save", "lightning_fabric.utilities.cloud_io", "lightning"),
+    Hook("lightning", "lightning.fabric.utilities.cloud_io", "lightning"),
+    Hook("lightning", "lightning_fabric.utilities.cloud_io", "lightning"),
     Hook("safetensors", "safetensors", "safetensors_save"),
     Hook("safetensors", "safetensors", "safetensors_load"),
     Hook("safetensors", "safetensors.torch", "safetensors_frameworks"),
@@ -112,7 +112,8 @@ class Registry:
             spans = self._connected()
         except Exception:
             spans = None
-        return marks.Mark(spans, str(op), step, name, path)
+        emitter, active = (spans.emitter, spans.marks) if spans else (None, [])
+        return marks.Mark(emitter, active, str(op), step, name, path)
 
     def _connected(self) -> Spans | None:
         """Return the way into the trace, opened by the first engine; None without the library."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .emit import Emitter
 
 METADATA = "__metadata__"
+BYTE_BITS = 8
 PACKED = "float4_e2m1fn_x2"  # two of the format's elements are one of torch's
 
 # What the format calls a type: its name elsewhere, and the bits of an element.
@@ -180,17 +181,20 @@ def part_of(piece: Piece, key: Any) -> tuple[int, int]:
     (32, 64)
     >>> part_of(Piece("w", "float32", (4, 8), 128), (slice(None), slice(2, 4)))
     (8, 104)
+    >>> part_of(Piece("w", "float4_e2m1fn_x2", (4, 8), 16), slice(1, 3))
+    (4, 8)
     """
-    stride = piece.length
+    stride = piece.length * BYTE_BITS
     first = last = 0
     for size, choice in zip(piece.shape, choices(key, len(piece.shape))):
         stride //= max(size, 1)
         low, high = chosen(choice, size)
         if low > high:
-            return first, 0
+            return first // BYTE_BITS, 0
         first += low * stride
         last += high * stride
-    return first, (last + stride - first if piece.length else 0)
+    end = -(-(last + stride) // BYTE_BITS)
+    return first // BYTE_BITS, end - first // BYTE_BITS
 
 
 def choices(key: Any, dimensions: int) -> list[Any]:
@@ -209,7 +213,10 @@ def chosen(choice: Any, size: int) -> tuple[int, int]:
     """Return the lowest and the highest index of a choice; all of the dimension if unclear."""
     if isinstance(choice, slice):
         indices = range(*choice.indices(size))
-        return (min(indices), max(indices)) if indices else (0, -1)
+        if not indices:
+            return 0, -1
+        low, high = sorted((indices[0], indices[-1]))
+        return low, high
     if isinstance(choice, int):
         index = choice + size if choice < 0 else choice
         return index, index

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .safetensors_layout import Piece
-    from .spans import Span, Spans
+    from .span import Span
+    from .spans import Spans
 
 PY_TP_NEW = 65  # of typeslots.h, part of Python's stable ABI
 

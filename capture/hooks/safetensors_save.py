@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .spans import Span, Spans
+    from .span import Span
+    from .spans import Spans
 
 ENGINE = "safetensors"
 CPU = "cpu"

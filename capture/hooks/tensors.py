@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .emit import Emitter
-    from .spans import Held
+    from .span import Held
 
 COMPRESSED_PARTS = ("crow_indices", "ccol_indices", "col_indices", "row_indices", "values")
 CHANNEL_PARTS = ("q_per_channel_scales", "q_per_channel_zero_points")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .spans import Span, Spans
+    from .span import Span
+    from .spans import Spans
 
 ENGINE = "torch.save"
 ALIGNMENT_BYTES = 64  # of files that do not say theirs

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .spans import Span, Spans
+    from .span import Span
+    from .spans import Spans
 
 ENGINE = "torch.save"
 ALIGNMENT_BYTES = 64  # before torch 2.7 made it a setting

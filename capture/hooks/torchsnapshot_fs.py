@@ -36,13 +36,14 @@ def followed(method: Any, spans: Spans, request: str) -> Any:
     find_request = argument(method, request)
 
     @wraps(method)
-    async def moved(*args: Any, **kwargs: Any) -> None:
+    async def moved(*args: Any, **kwargs: Any) -> Any:
         span = spans.current()
         work = span.work if span is not None and span.engine == ENGINE else None
         start_ns = monotonic_ns()
-        await method(*args, **kwargs)
+        result = await method(*args, **kwargs)
         if work is not None:
             root = root_target(args[0]).path
             safely(work.moved, root, find_request(args, kwargs), start_ns, monotonic_ns())
+        return result
 
     return moved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from .spans import Span, Spans
+    from .span import Span
+    from .spans import Spans
 
 ENGINE = "torchsnapshot"
 RAW = "buffer_protocol"  # of a tensor whose bytes are in the file as they are
@@ -55,7 +57,6 @@ def part_of(
     entry: Any,
     shape: Sequence[int],
     offsets: Sequence[int],
-    item_bytes: int,
     device: object,
     byte_range: Sequence[int] | None,
 ) -> Part:
@@ -66,14 +67,15 @@ def part_of(
         entry: What the manifest says of the part.
         shape: Of the whole tensor.
         offsets: Where in it the part begins, per dimension.
-        item_bytes: Length of an element.
         device: Of the tensor in the job.
         byte_range: What is moved of the file; None for all of it.
     """
-    skipped = first_byte(shape, offsets, item_bytes)
+    dtype = dtype_name(entry.dtype)
+    torch: Any = sys.modules["torch"]
+    skipped = first_byte(shape, offsets, torch._utils._element_size(getattr(torch, dtype)))
     if byte_range is not None and entry.serializer == RAW:
         skipped += byte_range[0] - (entry.byte_range or (0,))[0]  # a part read bit by bit
-    text = describe(name, dtype_name(entry.dtype), shape, device, skipped)
+    text = describe(name, dtype, shape, device, skipped)
     first, last = byte_range or (0, None)
     return Part(text, name, entry.serializer == RAW, first, last)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from functools import wraps
 from typing import TYPE_CHECKING
 
 from .targets import NOWHERE
-from .tensors import dtype_name
 from .torchsnapshot_parts import ENGINE, Part, dotted, emit_part, part_of, pieces
 from .torchsnapshot_take import folder_target, ignore
 from .wrapping import argument, require, safely
@@ -17,7 +15,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .spans import Span, Spans
+    from .span import Span
+    from .spans import Spans
 
 
 def bind(module: ModuleType, spans: Spans) -> None:
@@ -114,11 +113,12 @@ class Reads:
     def planned(self, entry: Any, tensor: Any, requests: Any) -> None:
         """Note what the reads of one entry are for."""
         name = self._names.get(id(entry), "")
-        places = {place_of(part): (part, where) for part, where in pieces(entry)}
+        by_path: dict[str, list[Any]] = {}
+        for piece in pieces(entry):
+            by_path.setdefault(piece[0].location, []).append(piece)
         for request in requests:
-            place = (request.path, tuple(request.byte_range or ()))
-            found = places.get(place) or places.get((request.path, ()))
-            part, where = found or next(iter(places.values()))
+            held = (piece for piece in by_path[request.path] if holds(piece[0], request.byte_range))
+            part, where = next(held)
             described = describe_read(name, entry, part, where, tensor, request.byte_range)
             self._files.setdefault(request.path, []).append(described)
 
@@ -136,9 +136,12 @@ class Reads:
                 emit_part(self._spans, self._span, path, part, moved, start_ns, end_ns)
 
 
-def place_of(part: Any) -> tuple[str, tuple[int, ...]]:
-    """Return where the manifest says a part lies; no range means the whole file."""
-    return part.location, tuple(getattr(part, "byte_range", None) or ())
+def holds(part: Any, byte_range: Any) -> bool:
+    """Return whether some bytes of a part's file are of the part; no range means all of them."""
+    own = getattr(part, "byte_range", None)
+    if not own or not byte_range:
+        return True
+    return bool(own[0] <= byte_range[0] and byte_range[1] <= own[1])
 
 
 def describe_read(
@@ -157,9 +160,8 @@ def describe_read(
     if not hasattr(part, "dtype"):
         return Part(None, name, True, 0, None)
     shape = whole_shape(entry) if hasattr(entry, "shards") else entry.shape
-    dtype = getattr(sys.modules["torch"], dtype_name(part.dtype))
     device = getattr(tensor, "device", "cpu")
-    return part_of(name, part, shape, where, dtype.itemsize, device, byte_range)
+    return part_of(name, part, shape, where, device, byte_range)
 
 
 def whole_shape(entry: Any) -> tuple[int, ...]:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .spans import Span, Spans
+    from .span import Span
+    from .spans import Spans
 
 FILE_SCHEME = "fs://"
+FS_PLUGIN = "FSStoragePlugin"
 
 
 def bind(module: ModuleType, spans: Spans) -> None:
@@ -162,13 +164,12 @@ def ignore(offset: int, length: int, start_ns: int, end_ns: int) -> None:
 class Planned:
     """What is known of a stager's bytes before they have a place."""
 
-    __slots__ = ("device", "item_bytes", "name", "offsets", "shape")
+    __slots__ = ("device", "name", "offsets", "shape")
 
     def __init__(self, name: str, tensor: Any, shape: Any, offsets: Any) -> None:
         self.name = name
         self.shape = tuple(shape)
         self.offsets = offsets
-        self.item_bytes: int = 0 if tensor is None else tensor.element_size()
         self.device: object = "cpu" if tensor is None else tensor.device
 
 
@@ -218,13 +219,7 @@ def place_part(planned: Planned, stager: Any) -> Part:
     if entry is None:
         return Part(None, planned.name, True, 0, None)
     return part_of(
-        planned.name,
-        entry,
-        planned.shape,
-        planned.offsets,
-        planned.item_bytes,
-        planned.device,
-        entry.byte_range,
+        planned.name, entry, planned.shape, planned.offsets, planned.device, entry.byte_range
     )
 
 
@@ -236,6 +231,6 @@ def folder_target(path: str) -> Target:
 
 def root_target(storage: Any) -> Target:
     """Return the folder that a storage plugin writes below; nowhere for object stores."""
-    if type(storage).__name__ != "FSStoragePlugin":
+    if FS_PLUGIN not in (kind.__name__ for kind in type(storage).__mro__):
         return NOWHERE
     return Target(absolute(storage.root).rstrip("/"), 0)

@@ -172,6 +172,20 @@ def test_the_metadata_is_synced_before_its_bytes_are_written(cases: EngineJob) -
     assert written[-1] == "sync" and set(written[:-1]) == {"write"}
 
 
+def test_files_that_threads_load_by_another_engine_are_of_the_same_step(tmp_path: Path) -> None:
+    """Files of Hugging Face are opened by safetensors, several at once."""
+    job = run_engine_job(tmp_path, "dcp_huggingface.py")
+    rows = job.rows("tensor", op="load")
+    spans = job.rows("span", op="load")
+
+    assert [(row["engine"], row["step"]) for row in spans] == [("dcp", 0)]
+    assert sorted((row["name"], row["step"]) for row in rows) == [(f"w{n}", 0) for n in range(4)]
+    assert {row["thread"] for row in rows}.isdisjoint({row["thread"] for row in spans})
+    for row in rows:
+        number = float(row["name"][1:])
+        assert np.frombuffer(job.bytes_at(row), np.float32).tolist() == [number] * 5
+
+
 @pytest.fixture(scope="module", params=["torchrun", "mpirun"])
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EngineJob:
     """The finished job of dcp_ranks.py on 4 ranks; torchrun's is watched by strace too."""

@@ -59,8 +59,12 @@ def test_marks_are_rows_and_give_requests_their_step(tmp_path: Path) -> None:
         ("save", None, "mine", 100),
         ("save", None, "mine", 200),
         ("barrier", None, None, -1),
+        ("wait", None, "here", 300),
+        ("wait", None, None, -1),
         ("wait", None, "7", -1),
     ]
+    paths = trace.where(trace.row_mask(layer="span", op="wait")).strings("path")
+    assert paths == [str(tmp_path / "files" / "before"), None, None]
     assert steps(trace) == {
         "before": (None, -1),
         "mine100": (None, 100),

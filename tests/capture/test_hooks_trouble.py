@@ -152,6 +152,35 @@ def test_a_hook_that_does_not_fit_says_why(tmp_path: Path) -> None:
     assert [hook["bound"] for hook in job.notes("hook", name="torch_load")] == [True]
 
 
+def test_a_torch_that_passes_more_arguments_works_as_before(tmp_path: Path) -> None:
+    """A later version may add one to any call that a wrapper stands before."""
+    job = run_job(tmp_path / "logs", JOBS / "newer_torch.py", tmp_path / "w.pt")
+
+    assert job.done.stdout == "[1.0, 1.0, 1.0]\n"
+    rows = [(row["op"], row["name"], row["length"]) for row in job.notes("tensor")]
+    assert rows == [("save", "w", 12), ("load", "w", 12)]
+
+
+def test_a_library_that_raises_when_it_is_asked_is_no_reason_to_fail(tmp_path: Path) -> None:
+    """Modules that import lazily raise whatever their import does, also for a version."""
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import sys, types, torch\n"
+        "class Broken(types.ModuleType):\n"
+        "    def __getattr__(self, name):\n"
+        "        raise RuntimeError(name)\n"
+        "torch.save({'w': torch.ones(3)}, sys.argv[1])\n"
+        "sys.modules['lightning'] = Broken('lightning')\n"
+        "print(torch.load(sys.argv[1])['w'].tolist())\n"
+    )
+
+    job = run_job(tmp_path / "logs", script, tmp_path / "w.pt")
+
+    assert job.done.stdout == "[1.0, 1.0, 1.0]\n"
+    rows = [(row["op"], row["name"]) for row in job.notes("tensor")]
+    assert rows == [("save", "w"), ("load", "w")]
+
+
 def test_without_the_library_the_hooks_do_nothing(tmp_path: Path) -> None:
     """A child may inherit the hooks' module and lose the preload library."""
     script = tmp_path / "job.py"

@@ -13,6 +13,13 @@ except ImportError:  # not under `iotrace capture`
         return nullcontext()
 
 
+class Integer:
+    """One of a kind of its own, as numpy's are."""
+
+    def __index__(self):
+        return 300
+
+
 folder = sys.argv[1]
 
 
@@ -32,6 +39,9 @@ for step in (100, 200):
             torch.save({"w": torch.ones(3)}, os.path.join(folder, f"{step}.pt"))
 with span("barrier"), span("no such thing"):
     write("barrier", b"333")
+os.chdir(folder)
+with span("wait", step=Integer(), name="here", path="before"), span("wait", True, path="s3://b/c"):
+    pass
 try:
     with span("wait", step="soon", name=7):
         raise KeyError(step)

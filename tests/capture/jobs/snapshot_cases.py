@@ -7,21 +7,35 @@ Writes FOLDER/truth.json: the tensors by name.
 
 import json
 import logging
+import os
 import sys
 import warnings
 from pathlib import Path
 
 import torch
-from torchsnapshot import Snapshot, StateDict
+from torchsnapshot import Snapshot, StateDict, storage_plugin
 from torchsnapshot.knobs import (
     override_is_batching_disabled,
     override_max_chunk_size_bytes,
     override_slab_size_threshold_bytes,
 )
+from torchsnapshot.storage_plugins.fs import FSStoragePlugin
+
+SLAB_BYTES = "TORCHSNAPSHOT_SLAB_SIZE_THRESHOLD_BYTES_OVERRIDE"
 
 warnings.simplefilter("ignore")
 logging.disable()
 torch.manual_seed(3)
+
+
+class OwnPlugin(FSStoragePlugin):
+    """A plugin of the job's, which may do more with each file than the engine's."""
+
+    async def write(self, write_io):
+        await super().write(write_io)
+
+    async def read(self, read_io):
+        await super().read(read_io)
 
 
 def make_state():
@@ -78,11 +92,16 @@ def main(folder):
         take("single").restore(app())
     with override_slab_size_threshold_bytes(200):
         take("slabs").restore(app())
+    os.environ[SLAB_BYTES] = "700"  # a tensor's chunks lie in two of them
     with override_max_chunk_size_bytes(300):
         take("chunks").restore(app())
+    del os.environ[SLAB_BYTES]
     Snapshot.async_take(str(folder / "async"), app()).wait().restore(app())
-    snapshot = Snapshot(f"fs://{folder}/plain")
-    snapshot.read_object("0/all/model/layer.weight", memory_budget_bytes=200)
+    for name in ("plain", "chunks"):
+        snapshot = Snapshot(f"fs://{folder}/{name}")
+        snapshot.read_object("0/all/model/layer.weight", memory_budget_bytes=200)
+    storage_plugin.FSStoragePlugin = OwnPlugin
+    take("own").restore(app())
     (folder / "truth.json").write_text(json.dumps(expect(state)))
 
 
