@@ -12,6 +12,7 @@ struct flow flow_begin(FILE *stream)
 		return flow;
 	flow.request = request_begin(flow.request.fd);
 	flow.pending = flow_is_wide(stream) ? 0 : __fpending(stream);
+	flow.steps_back = flow_is_wide(stream) || flow_step_to_pending(stream);
 	return flow;
 }
 
@@ -67,13 +68,17 @@ void flow_append(struct flow flow, enum record_op op, off_t offset, off_t length
 void flow_append_moved(struct flow flow, enum record_op op, off_t now, off_t moved)
 {
 	struct open_file *file = flow.request.file;
-	off_t seen = atomic_exchange(&file->position, now);
-	bool stepped_back = (file->flags & O_ACCMODE) == O_RDWR && now - seen < moved;
+	int64_t seen = atomic_load(&file->position);
+	bool stepped_back = op == OP_WRITE && flow.steps_back && now - seen < moved;
 
-	if (stepped_back || open_file_is_queried(file, flow.request.fd))
+	if (stepped_back || open_file_is_queried(file, flow.request.fd)) {
+		file->position = now;
 		flow_append(flow, op, now - moved, moved);
-	else
-		flow_append(flow, op, seen, now - seen);
+		return;
+	}
+	while (now > seen && !atomic_compare_exchange_weak(&file->position, &seen, now))
+		;
+	flow_append(flow, op, seen, now - seen); /* nothing, if others were asked later and are done */
 }
 
 /* Of a call that does not tell what it moved: how far the kernel went, or what it counted. */

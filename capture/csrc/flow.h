@@ -26,10 +26,16 @@ static inline int flow_descriptor(FILE *stream)
 	return stream->_fileno; /* fileno() would set errno for a stream without one */
 }
 
+/* None, if another thread moved the one after the other was looked at. */
+static inline size_t flow_bytes_between(const char *from, const char *to)
+{
+	return to > from ? (size_t)(to - from) : 0;
+}
+
 /* Bytes that can be read without the kernel, and all bytes of the last refill. */
 static inline size_t flow_bytes_ahead(FILE *stream)
 {
-	size_t ahead = (size_t)(stream->_IO_read_end - stream->_IO_read_ptr);
+	size_t ahead = flow_bytes_between(stream->_IO_read_ptr, stream->_IO_read_end);
 
 	if (unlikely(stream->_flags & STREAM_IN_BACKUP))
 		ahead += (size_t)(stream->_IO_save_end - stream->_IO_save_base);
@@ -44,9 +50,10 @@ static inline size_t flow_bytes_refilled(FILE *stream)
 /* Is a byte among the next ones, so that reading up to it needs no kernel? */
 static inline bool flow_is_ahead(FILE *stream, int byte)
 {
-	size_t ahead = (size_t)(stream->_IO_read_end - stream->_IO_read_ptr);
+	const char *next = stream->_IO_read_ptr;
+	size_t ahead = flow_bytes_between(next, stream->_IO_read_end);
 
-	return ahead && memchr(stream->_IO_read_ptr, byte, ahead);
+	return ahead && memchr(next, byte, ahead);
 }
 
 /* Bytes that can be written without the kernel; none where each line leaves at once. */
@@ -151,6 +158,7 @@ struct flow {
 	size_t ahead;     /* bytes waiting to be read, before the call */
 	off_t position;   /* the kernel's, before the call; only where needed */
 	size_t refilled;  /* bytes of the last refill, before the call */
+	bool steps_back;  /* it may have read ahead, and a write goes where the job is */
 	int64_t account;  /* of a file that is not recorded: the kernel's count, where needed */
 };
 

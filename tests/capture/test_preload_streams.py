@@ -95,6 +95,17 @@ def test_bytes_that_only_exit_flushes_are_recorded(captured: Captured) -> None:
     assert [(w.offset, w.result) for w in captured.of("left.open", "write")] == [(0, 777)]
 
 
+def test_threads_at_one_stream_move_each_byte_once(tmp_path: Path) -> None:
+    """Each asks the kernel how far the stream has come, and another may have been told already."""
+    program = compile_program(tmp_path, "shared_stream.c", "-O2", "-pthread")
+    path = tmp_path / "stream"
+    captured = capture([program, path], tmp_path / "logs")
+    assert captured.done.returncode == 0, captured.done.stderr
+    for op in ("write", "read"):
+        extents = sorted((r.offset, r.result) for r in captured.of("stream", op) if r.result)
+        assert joined(extents) == [(0, path.stat().st_size)]
+
+
 def test_libstdcxx_files_are_seen_with_their_offsets(tmp_path: Path) -> None:
     """It opens with fopen64 and writes with writev: tracers that follow open() see 0 bytes."""
     program = compile_program(tmp_path, "ofstream.cc", "-O2")
