@@ -55,24 +55,26 @@ class Lines:
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise self.error(f"the compressed file is damaged here: {one_line(error)}") from error
 
-    def error(self, what: str) -> TraceFormatError:
-        """Return the error to raise about the line last given."""
-        return TraceFormatError(f"{self.path}, line {self.number}: {what}")
+    def error(self, what: str, number: int | None = None) -> TraceFormatError:
+        """Return the error to raise about a line, by default the one last given."""
+        return TraceFormatError(f"{self.path}, line {number or self.number}: {what}")
 
 
 @contextmanager
-def parsing(lines: Lines, kind: str) -> Iterator[None]:
+def parsing(lines: Lines, kind: str, number: int | None = None) -> Iterator[None]:
     """Turn whatever goes wrong while a line is understood into one error that names it.
 
     Args:
         lines: where the line comes from.
         kind: what the line should be, such as "fio iolog".
+        number: of the line, by default the one last given.
     """
     try:
         yield
     except _PARSE_ERRORS as error:
         reason = f" ({one_line(error)})" if isinstance(error, ValueError) else ""
-        raise lines.error(f"this is no line of a {kind}{reason}; correct or remove it") from error
+        what = f"this is no line of a {kind}{reason}; correct or remove it"
+        raise lines.error(what, number) from error
 
 
 def opened(path: Path) -> BinaryIO:

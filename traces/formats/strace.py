@@ -11,7 +11,7 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats.lines import Lines, parsing
 from iotrace.traces.formats.rows import Rows, noted
 from iotrace.traces.formats.source import Source
-from iotrace.traces.formats.strace_calls import CREATING, UNSEEN, handle, handled
+from iotrace.traces.formats.strace_calls import CREATING, GIVING, UNSEEN, handle, handled
 from iotrace.traces.formats.strace_lines import Kind, Line, parse_line, unwrapped
 from iotrace.traces.formats.strace_names import begin_close
 from iotrace.traces.formats.strace_state import Machine
@@ -31,6 +31,7 @@ from iotrace.traces.words import plural
 NAME = "strace"
 _PER_THREAD = re.compile(r"\.(\d+)$")
 _STEP_NS = 1000  # from one line to the next where the log has no times
+_LATE_NS = 1 << 63
 
 
 def looks_like(source: Source) -> bool:
@@ -58,7 +59,7 @@ def read(path: Path) -> Trace:
     if not files:
         raise TraceFormatError(f"{path} has no files NAME.PID as `strace -ff -o NAME` writes them")
     log = _Log()
-    for call in _merged([_timed(tid, file, log) for tid, file in files]):
+    for call in _merged([_timed(tid, file, log, len(files) > 1) for tid, file in files]):
         log.take(call)
     return log.finish(len(files) > 1)
 
@@ -70,12 +71,14 @@ def _thread_files(folder: Path) -> list[tuple[int | None, Path]]:
 
 @dataclass(frozen=True)
 class _Timed:
-    """A line and its time: realtime, or since the log's beginning."""
+    """A line, when it takes effect and when it began: realtime, or since the log's beginning."""
 
     ns: int
+    start_ns: int
     tid: int
     line: Line
     source: Lines
+    number: int
 
     def __lt__(self, other: _Timed) -> bool:
         return self.ns < other.ns
@@ -95,17 +98,17 @@ class _Log:
     def take(self, call: _Timed) -> None:
         """Add what one line tells."""
         line = call.line
-        with parsing(call.source, "strace log"):
+        with parsing(call.source, "strace log", call.number):
             self._watched.add(call.tid)
             if line.kind is Kind.BEGIN:
-                self._begun[call.tid] = call.ns, line
+                self._begun[call.tid] = call.start_ns, line
                 if line.name in CREATING:
                     self.machine.space(call.tid)
                     self.machine.expect(call.tid, "CLONE_THREAD" in line.text)
                 elif line.name == "close":
                     begin_close(self.machine.space(call.tid), call.tid, line.text)
                 return
-            start_ns, text, was_split = call.ns, line.text, line.kind is Kind.END
+            start_ns, text, was_split = call.start_ns, line.text, line.kind is Kind.END
             if was_split:
                 begun = self._begun.pop(call.tid, None)
                 if begun is None or begun[1].name != line.name:
@@ -187,10 +190,15 @@ _LOST = {
 }
 
 
-def _timed(tid: int | None, path: Path, log: _Log) -> Iterator[_Timed]:
-    """Yield the calls of one file with their times."""
+def _timed(tid: int | None, path: Path, log: _Log, has_others: bool) -> Iterator[_Timed]:
+    """Yield the calls of one file with their times.
+
+    Where other files have other threads, a descriptor is given at the end of its call, or else
+    before the next: its number may be one that another thread has freed since the call began.
+    """
     lines = Lines(path)
     last_ns, torn = 0, None
+    giving: _Timed | None = None
     for text in lines:
         if torn is not None:
             raise torn
@@ -205,10 +213,20 @@ def _timed(tid: int | None, path: Path, log: _Log) -> Iterator[_Timed]:
         last_ns = _time(line, last_ns, log.forms)
         if line.duration_ns is not None:
             log.forms["durations"] = 1
+        if giving is not None:
+            yield replace(giving, ns=min(giving.ns, last_ns))
+            giving = None
         who = tid if line.thread is None else line.thread
-        yield _Timed(last_ns, who or 0, line, lines)
+        timed = _Timed(last_ns, last_ns, who or 0, line, lines, lines.number)
+        if has_others and line.name in GIVING:
+            spent_ns = line.duration_ns
+            giving = replace(timed, ns=_LATE_NS if spent_ns is None else last_ns + spent_ns)
+        else:
+            yield timed
         if line.duration_ns is not None and "none" in log.forms:
             last_ns += line.duration_ns
+    if giving is not None:
+        yield giving
     if torn is not None and lines.number == 1:
         raise torn
 

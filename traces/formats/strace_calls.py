@@ -15,8 +15,18 @@ UNSEEN = ("io_uring_setup", "io_uring_enter", "io_submit")
 
 CREATING = ("clone", "clone3", "fork", "vfork")
 
+_OPENING = ("open", "openat", "openat2", "creat")
+_DUPLICATING = ("dup", "dup2", "dup3", "fcntl")
+_OF_NO_FILE = (
+    *("pipe", "pipe2", "socket", "socketpair", "accept", "accept4", "eventfd2"),
+    *("epoll_create1", "timerfd_create", "signalfd4", "inotify_init1", "memfd_create"),
+    *("pidfd_open", "io_uring_setup", "perf_event_open", "userfaultfd"),
+)
+# Calls that give descriptors.
+GIVING = frozenset((*_OPENING, *_DUPLICATING, *_OF_NO_FILE))
+
 _HANDLERS: dict[str, Callable[[Call], Found]] = {
-    **dict.fromkeys(("open", "openat", "openat2", "creat"), names.open_file),
+    **dict.fromkeys(_OPENING, names.open_file),
     "close": names.close_file,
     "read": data.data("read", False, None),
     "pread64": data.data("read", False, 3),
@@ -42,15 +52,8 @@ _HANDLERS: dict[str, Callable[[Call], Found]] = {
     **dict.fromkeys(("mkdir", "mkdirat"), names.one_name("mkdir")),
     "mmap": data.map_file,
     "munmap": data.unmap,
-    **dict.fromkeys(("dup", "dup2", "dup3", "fcntl"), names.duplicate),
-    **dict.fromkeys(
-        (
-            *("pipe", "pipe2", "socket", "socketpair", "accept", "accept4", "eventfd2"),
-            *("epoll_create1", "timerfd_create", "signalfd4", "inotify_init1", "memfd_create"),
-            *("pidfd_open", "io_uring_setup", "perf_event_open", "userfaultfd"),
-        ),
-        names.no_file,
-    ),
+    **dict.fromkeys(_DUPLICATING, names.duplicate),
+    **dict.fromkeys(_OF_NO_FILE, names.no_file),
     **dict.fromkeys(CREATING, names.create),
     **dict.fromkeys(("execve", "execveat"), names.execute),
     **dict.fromkeys(("chdir", "fchdir"), names.change_folder),

@@ -283,6 +283,36 @@ def test_a_number_is_free_while_its_close_goes_on(shown: bool, tmp_path: Path) -
     ]
 
 
+@pytest.mark.parametrize("spent", [" <0.000005>", ""], ids=["-T", "without -T"])
+def test_a_number_is_given_when_its_open_ends(spent: str, tmp_path: Path) -> None:
+    """A file for each thread: one began to open, and another freed the number meanwhile."""
+    (tmp_path / "log.7").write_text(
+        f"1795997927.000000 clone3({{flags=CLONE_VM|CLONE_FILES|CLONE_THREAD}}, 88) = 8{spent}\n"
+        f'1795997927.000010 openat(AT_FDCWD, "/d/a", O_WRONLY|O_CREAT, 0666) = 3{spent}\n'
+        f"1795997927.000022 close(3) = 0{spent}\n"
+    )
+    (tmp_path / "log.8").write_text(
+        f'1795997927.000020 openat(AT_FDCWD, "/d/b", O_WRONLY|O_CREAT, 0666) = 3{spent}\n'
+        f'1795997927.000030 write(3, ""..., 10) = 10{spent}\n'
+        f"1795997927.000040 close(3) = 0{spent}\n"
+        f'1795997927.000050 openat(AT_FDCWD, "/d/c", O_RDONLY) = 3{spent}\n'
+    )
+    trace = strace.read(tmp_path)
+    assert trace.metadata.completeness.unknown_descriptors == 0
+    assert rows(trace, Path("/d")) == [
+        ("open", "a", None, None, 0),
+        ("open", "b", None, None, 0),
+        ("close", "a", None, None, 0),
+        ("write", "b", 0, 10, 10),
+        ("close", "b", None, None, 0),
+        ("open", "c", None, None, 0),
+    ]
+    torn = (tmp_path / "log.8").read_text().replace("AT_FDCWD", "x", 1)
+    (tmp_path / "log.8").write_text(torn)
+    with pytest.raises(TraceFormatError, match=r"log\.8, line 1: "):
+        strace.read(tmp_path)
+
+
 def test_what_a_log_does_not_tell_is_said(tmp_path: Path) -> None:
     """A read at an unknown position has no offset; io_uring's requests are not there."""
     log = tmp_path / "log"
