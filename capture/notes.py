@@ -17,9 +17,13 @@ _INT64 = range(-(2**63), 2**63)
 _INT32 = range(-(2**31), 2**31)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Note:
-    """One JSON object from a hook, with the place and time it was written."""
+    """One JSON object from a hook, with the place and time it was written.
+
+    Attributes:
+        fields: its members; `path` is normalised.
+    """
 
     log: int
     row: int
@@ -36,8 +40,7 @@ class Note:
     @property
     def path(self) -> str | None:
         """Return the normalised path the note is about."""
-        path = self.text("path")
-        return None if path is None else normalise(path)
+        return self.text("path")
 
     def text(self, key: str) -> str | None:
         """Return a field if it is text."""
@@ -106,12 +109,34 @@ class Notes:
 
 def read_notes(logs: Sequence[RawLog], clock: Clock) -> Notes:
     """Parse the notes of all logs; one that is no JSON object (cut, say) is counted."""
-    parsed = [note for place, log in enumerate(logs) for note in notes_of(place, log, clock)]
+    texts = Texts()
+    parsed = [note for place, log in enumerate(logs) for note in notes_of(place, log, clock, texts)]
     notes = tuple(note for note in parsed if note is not None)
     return Notes(notes, len(parsed) - len(notes))
 
 
-def notes_of(place: int, log: RawLog, clock: Clock) -> Iterator[Note | None]:
+class Texts:
+    """Texts of notes, each kept once: a million notes say much the same."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._texts: dict[str, str] = {}
+        self._paths: dict[str, str] = {}
+
+    def shared(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a note's fields with the texts that others have as well, its path normalised."""
+        once = self._texts.setdefault
+        found = {once(k, k): once(v, v) if type(v) is str else v for k, v in fields.items()}
+        spelling = found.get("path")
+        if isinstance(spelling, str):
+            path = self._paths.get(spelling)
+            if path is None:
+                path = self._paths[spelling] = normalise(spelling)
+            found["path"] = path
+        return found
+
+
+def notes_of(place: int, log: RawLog, clock: Clock, texts: Texts) -> Iterator[Note | None]:
     """Yield the notes of one log in order; None for an unreadable one."""
     rows = log.rows("note")
     records = log.slots[log.positions[rows]]
@@ -123,5 +148,7 @@ def notes_of(place: int, log: RawLog, clock: Clock) -> Iterator[Note | None]:
             fields = parse_foreign_json(log.text(row))
         except ValueError:
             fields = None
-        is_note = isinstance(fields, dict)
-        yield Note(place, row, thread, start_ns, end_ns, fields) if is_note else None
+        if not isinstance(fields, dict):
+            yield None
+            continue
+        yield Note(place, row, thread, start_ns, end_ns, texts.shared(fields))
