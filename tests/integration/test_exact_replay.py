@@ -59,13 +59,15 @@ for trace, root in zip(sys.argv[1::2], sys.argv[2::2]):
 def observed(logs: Path, mains: set[int], roots: Path) -> dict[tuple[str, str], list[Call]]:
     """Return the calls on each file in a workspace, in order, by root and path.
 
-    Those of the main threads are left out: these prepare and sync files, off the clock.
+    Those of main threads, and of threads that move no byte, are left out: these prepare files and
+    sync them in the end, off the clock of what is recorded.
     """
     lines: list[tuple[float, str, str, Call]] = []
     for log in logs.iterdir():
-        if int(log.suffix[1:]) in mains:
+        text = log.read_text(errors="surrogateescape")
+        if int(log.suffix[1:]) in mains or not re.search(r" p(read|write)64\(", text):
             continue
-        for line in log.read_text(errors="surrogateescape").splitlines():
+        for line in text.splitlines():
             match = LINE.match(line)
             if match is None or not match[3].startswith(f"{roots}/"):
                 continue
