@@ -26,10 +26,12 @@ def find_barriers(trace: Trace, recorded: Recorded) -> tuple[Ints, int]:
         Times since the trace's epoch, ascending, in ns, and a number.
     """
     none = np.zeros(0, np.int64)
-    ranks = np.unique(recorded.rank)
-    ranks = ranks[ranks >= 0]
     spans = trace.where(trace.row_mask(layer="span", op="barrier"))
-    if len(ranks) < 2 or not len(spans):
+    if not len(spans):
+        return none, 0
+    ranks = np.unique(recorded["rank"])
+    ranks = ranks[ranks >= 0]
+    if len(ranks) < 2:
         return none, 0
     rank, start, end = spans.ints("rank"), spans.ints("start_ns"), ends_ns(spans)
     own = [np.flatnonzero(rank == one) for one in ranks.tolist()]
@@ -44,8 +46,8 @@ def find_barriers(trace: Trace, recorded: Recorded) -> tuple[Ints, int]:
         passed = np.maximum(passed, start[theirs])
     passed = np.unique(passed[met])
     # In flight at a time: begun before it, and not ended by then.
-    begun = np.searchsorted(recorded.start_ns, passed)
-    ended = np.searchsorted(np.sort(recorded.end_ns), passed, side="right")
+    begun = np.searchsorted(recorded["start_ns"], passed)
+    ended = np.searchsorted(np.sort(recorded["end_ns"]), passed, side="right")
     return passed[begun <= ended], int((begun > ended).sum())
 
 

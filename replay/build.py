@@ -9,25 +9,28 @@ from iotrace.replay.barriers import OVERTAKEN, find_barriers
 from iotrace.replay.content import find_content
 from iotrace.replay.file_table import FileTable, Naming
 from iotrace.replay.files import describe_files
-from iotrace.replay.grouping import grouped
+from iotrace.replay.grouping import grouped, numbered
 from iotrace.replay.instances import Instances, find_instances
 from iotrace.replay.job import MAX_OFFSET_BYTES, Op, SyncKind, is_op
 from iotrace.replay.plan import Applied, Note, Plan, Stream
 from iotrace.replay.recorded import (
     NOTHING_TO_REPLAY,
-    NULL,
+    UNKNOWN,
     Recorded,
+    RecordedRequests,
     is_directory_open,
     recorded_requests,
 )
 from iotrace.replay.relocation import Relocation
 from iotrace.replay.requests import Requests
+from iotrace.replay.table import narrow
 from iotrace.replay.tensors import hosts_of, plan_from_tensors
 from iotrace.traces.errors import PlanError
 from iotrace.traces.open_flags import TMPFILE_BIT
 from iotrace.traces.trace import Trace
 
 Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
 
 LAYERS = ("request", "tensor")
 
@@ -63,13 +66,14 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
         raise PlanError(NOTHING_TO_REPLAY)
     flags = _open_flags(recorded, instances)
     requests = _requests(recorded, instances, rows, namings, handles, flags)
-    requests, streams = _with_streams(requests, recorded, rows, hosts_of(trace))
     is_new = (requests["op"] == Op.OPEN) & (namings[3] > 0)
-    moved = _moved(recorded, rows)
+    del instances, namings, handles, flags
+    moved = np.where(rows < 0, 0, recorded.at("moved", _source(rows)))
+    requests, streams = _with_streams(requests, recorded, _source(rows), hosts_of(trace))
     barriers_ns, overtaken = find_barriers(trace, recorded)
-    barriers_ns = barriers_ns - recorded.start_ns[max(rows[0], -1 - rows[0])]
+    barriers_ns = barriers_ns - recorded.at("start_ns", _source(rows[:1]))
     left_out = recorded.notes
-    del recorded, instances, rows, namings, handles, flags  # the most of the memory by now
+    del recorded, rows  # the most of the memory by now
     content = find_content(requests, moved, is_new, table.file_count)
     requests = content.requests
     notes = [*left_out, *content.notes]
@@ -95,13 +99,13 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
 
 def _named_paths(recorded: Recorded) -> list[str]:
     used = np.zeros(len(recorded.texts) + 1, np.bool_)  # the last: of no name
-    used[recorded.path] = used[recorded.target] = True
+    used[recorded["path"]] = used[recorded["target"]] = True
     return [recorded.texts[code] for code in np.flatnonzero(used[:-1]).tolist()]
 
 
 def _follow_names(
     recorded: Recorded, instances: Instances, table: FileTable
-) -> tuple[Ints, list[Ints], Ints]:
+) -> tuple[Ints, list[Codes], Codes]:
     """Walk over everything that has to do with names, in order.
 
     Returns:
@@ -111,23 +115,25 @@ def _follow_names(
     of_row = instances.of_row
     directory = np.zeros(len(instances.first_row) + 1, np.bool_)  # the last: of no open
     directory[of_row[is_directory_open(recorded)]] = True
-    kept = ~directory[of_row] & ~((of_row < 0) & (recorded.op == Op.CLOSE))
+    kept = ~directory[of_row] & ~((of_row < 0) & (recorded["op"] == Op.CLOSE))
     before = np.zeros(len(recorded), np.bool_)
     before[instances.first_row[instances.is_implicit]] = True
-    begins = kept & (before | (recorded.op == Op.OPEN))
-    opened = np.full(len(instances.first_row) + 1, -1)  # per open of the trace, its number here
+    begins = kept & (before | (recorded["op"] == Op.OPEN))
+    # Per open of the trace, its number here.
+    opened = np.full(len(instances.first_row) + 1, -1, np.int32)
     opens, others = _Namings(), _Namings()
     unknown: list[int] = []
     walked = np.flatnonzero(begins | (kept & (of_row < 0)))
-    columns = (recorded.op, recorded.path, recorded.target, recorded.flags, recorded.identity)
+    columns = [recorded.at(name, walked) for name in ("op", "path", "target", "flags")]
+    columns += [recorded.identities(walked)]
     for row, is_open, op, path, target, flags, file in zip(
         *(walked.tolist(), begins[walked].tolist()),
-        *(column[walked].tolist() for column in columns),
+        *(column.tolist() for column in columns),
         strict=True,
     ):
         if is_open:
             name = _name_of_open(recorded, row, path, op, flags, table)
-            opens.add(table.open(name, 0 if flags == NULL or op != Op.OPEN else flags, file))
+            opens.add(table.open(name, 0 if flags == UNKNOWN or op != Op.OPEN else flags, file))
             continue
         naming = _naming(recorded.texts, table, op, path, target, flags, file)
         if naming is None:
@@ -138,14 +144,18 @@ def _follow_names(
     opened[of_row[begins]] = np.arange(int(begins.sum()))
     # An open that is not in the trace stands right before the request that it was found by.
     added = np.flatnonzero(begins & before)
-    issued = np.flatnonzero(kept)
-    order = np.argsort(np.concatenate([2 * added, 2 * issued + 1]), kind="stable")
-    rows = np.concatenate([-1 - added, issued])[order]
-    handles = opened[of_row[np.where(rows < 0, -1 - rows, rows)]]
+    rows = np.flatnonzero(kept)
+    rows = np.insert(rows, np.searchsorted(rows, added), -1 - added) if len(added) else rows
+    handles = opened[of_row[_source(rows)]]
     namings = others.spread(handles < 0)
     for whole, part in zip(namings, opens.columns(), strict=True):
         whole[handles >= 0] = part[handles[handles >= 0]]
     return rows, namings, handles
+
+
+def _source(rows: Ints) -> Ints:
+    """Return the recorded requests of the plan's: an implicit open's is what it precedes."""
+    return np.maximum(rows, -1 - rows) if rows.min(initial=0) < 0 else rows
 
 
 class _Namings:
@@ -158,15 +168,15 @@ class _Namings:
         """Add one at the end."""
         self._fields += naming
 
-    def columns(self) -> list[Ints]:
+    def columns(self) -> list[Codes]:
         """Return the fields of all, a column each."""
-        return list(np.array(self._fields, np.int64).reshape(-1, 4).T)
+        return list(np.array(self._fields, np.int32).reshape(-1, 4).T)
 
-    def spread(self, mask: npt.NDArray[np.bool_]) -> list[Ints]:
+    def spread(self, mask: npt.NDArray[np.bool_]) -> list[Codes]:
         """Return the same columns with the rows where `mask` is true, and -1 elsewhere."""
         columns = []
         for column in self.columns():
-            whole = np.full(len(mask), -1)
+            whole = np.full(len(mask), -1, np.int32)
             whole[mask] = column
             columns.append(whole)
         return columns
@@ -176,8 +186,9 @@ def _name_of_open(
     recorded: Recorded, row: int, path: int, op: int, flags: int, table: FileTable
 ) -> str:
     if path < 0:
-        name = f"/unnamed/process-{recorded.process[row]}-file-{recorded.key[row] & 0x7FFFFFFF}"
-    elif op == Op.OPEN and flags != NULL and flags & TMPFILE_BIT:
+        process, file = (recorded.at(name, np.array([row]))[0] for name in ("process", "file"))
+        name = f"/unnamed/process-{process}-file-{file}"
+    elif op == Op.OPEN and flags != UNKNOWN and flags & TMPFILE_BIT:
         folder, _, last = recorded.texts[path].rpartition("/")
         if not last.startswith("#"):  # a folder, as in the call; the kernel says #INODE in it
             folder = recorded.texts[path]
@@ -214,11 +225,11 @@ def _open_flags(recorded: Recorded, instances: Instances) -> Ints:
     """Return the flags of each open: the recorded ones, made to fit what it is used for."""
     count = len(instances.first_row)
     reads, writes = (
-        np.bincount(instances.of_row[recorded.op == op], minlength=count)[:count] > 0
+        np.bincount(instances.of_row[recorded["op"] == op], minlength=count)[:count] > 0
         for op in (Op.READ, Op.WRITE)
     )
-    flags = recorded.flags[instances.first_row]
-    unknown = (flags == NULL) | instances.is_implicit
+    flags = recorded.at("flags", instances.first_row)
+    unknown = (flags == UNKNOWN) | instances.is_implicit
     creates = np.where(writes & ~instances.is_implicit, os.O_CREAT, 0)
     access = np.where(writes, np.where(reads, os.O_RDWR, os.O_WRONLY), os.O_RDONLY)
     flags = np.where(unknown, access | creates, flags)
@@ -234,68 +245,73 @@ def _requests(
     recorded: Recorded,
     instances: Instances,
     rows: Ints,
-    namings: list[Ints],
-    handles: Ints,
+    namings: list[Codes],
+    handles: Codes,
     flags: Ints,
 ) -> Requests:
-    source = np.where(rows < 0, -1 - rows, rows)
-    added = rows < 0
-    op = np.where(added, Op.OPEN, recorded.op[source])
+    source, added = _source(rows), rows < 0
+    taken = recorded.requests.take(source)
+    op = np.where(added, np.uint8(Op.OPEN), taken["op"])
     opens = op == Op.OPEN
     ranged = is_op(op, (Op.READ, Op.WRITE, Op.SYNC, Op.ALLOCATE))
-    own = np.where(recorded.flags[source] == NULL, 0, recorded.flags[source])
-    own = np.where(is_op(op, (Op.SYNC, Op.ALLOCATE)), own, 0)
+    sized = ranged | (op == Op.TRUNCATE)
+    flagged = np.flatnonzero(is_op(op, (Op.SYNC, Op.ALLOCATE)))
+    own = np.zeros(len(rows), np.int64)
+    own[flagged] = np.where(taken.at("flags", flagged) == UNKNOWN, 0, taken.at("flags", flagged))
     own[opens] = flags[instances.of_row[source[opens]]]
     file, path, target, _ = namings
+    # Each is narrow before the next one is made: of a long trace all of them are much.
     return Requests.of(
         len(rows),
         op=op,
-        source_row=np.where(added, -1, recorded.row[source]),
+        source_row=narrow(np.where(added, -1, taken["row"])),
         handle=handles,
         file=file,
-        path=np.where((handles >= 0) & ~opens, -1, path),
+        path=np.where((handles >= 0) & ~opens, np.int32(-1), path),
         target=target,
-        offset=np.where(ranged, recorded.offset[source], 0),
-        length=np.where(ranged | (op == Op.TRUNCATE), recorded.length[source], 0),
-        flags=own,
-        mode=_modes(recorded, source, op, own),
-        step=recorded.step[source].clip(-1),
-        phase=np.where(added, 0, recorded.phase[source]),
+        offset=narrow(np.where(ranged, taken["offset"], 0)),
+        length=narrow(np.where(sized, taken["length"], 0)),
+        flags=narrow(own),
+        mode=_modes(taken, op, own),
+        step=narrow(taken["step"].clip(-1)),
+        phase=np.where(added, np.uint8(0), taken["phase"]),
     )
 
 
-def _modes(recorded: Recorded, source: Ints, op: Ints, flags: Ints) -> Ints:
+def _modes(
+    recorded: RecordedRequests, op: npt.NDArray[np.uint8], flags: Ints
+) -> npt.NDArray[np.int16]:
     """Return creation modes: an open's length is its mode, where the capture knew it."""
-    known = recorded.length[source]
-    usable = (known > 0) & (known <= 0o7777)
-    mode = np.where(usable, known | _OWNER, _FILE_MODE)
-    creates = (op == Op.OPEN) & (flags & os.O_CREAT != 0)
-    return np.where(op == Op.MKDIR, _DIRECTORY_MODE, np.where(creates, mode, 0))
-
-
-def _moved(recorded: Recorded, rows: Ints) -> Ints:
-    return np.where(rows < 0, 0, recorded.moved[rows])
+    creates = np.flatnonzero((op == Op.OPEN) & (flags & os.O_CREAT != 0))
+    known = recorded.at("length", creates)
+    modes = np.zeros(len(op), np.int16)
+    modes[creates] = np.where((known > 0) & (known <= 0o7777), known | _OWNER, _FILE_MODE)
+    modes[op == Op.MKDIR] = _DIRECTORY_MODE
+    return modes
 
 
 def _with_streams(
-    requests: Requests, recorded: Recorded, rows: Ints, hosts: dict[int, int]
+    requests: Requests, recorded: Recorded, source: Ints, hosts: dict[int, int]
 ) -> tuple[Requests, tuple[Stream, ...]]:
     """Return requests with `stream`, `due_ns` and `think_ns`, and the streams, one per thread."""
-    source = np.where(rows < 0, -1 - rows, rows)
-    names = (recorded.process[source] << 32) | (recorded.thread[source] & 0xFFFFFFFF)
-    _, first, stream = np.unique(names, return_index=True, return_inverse=True)
-    start_ns, end_ns = recorded.start_ns[source], recorded.end_ns[source]
-    due_ns, think_ns = _span(start_ns, start_ns[:1]), np.empty(len(rows), np.int64)
-    order = grouped(stream)
-    same = np.concatenate([[False], np.diff(stream[order]) == 0])
-    think_ns[order] = np.where(same, _span(start_ns[order], np.roll(end_ns[order], 1)), 0)
+    names = numbered(recorded.at("process", source), recorded.at("thread", source))
+    order = grouped(names)
+    names = names[order]
+    fresh = np.append(True, names[1:] != names[:-1])
+    del names
+    stream = np.empty(len(source), np.int32)
+    stream[order] = np.cumsum(fresh, dtype=np.int32) - np.int32(1)
+    start_ns = recorded.at("start_ns", source)
+    due_ns = narrow(_span(start_ns, start_ns[:1]))
+    start_ns = start_ns[order]
+    end_ns = recorded.at("end_ns", source)[order]
+    think_ns = np.zeros(len(source), np.int64)
+    think_ns[order[1:]] = np.where(fresh[1:], 0, _span(start_ns[1:], end_ns[:-1]))
+    first = source[order[fresh]]
     return requests.having(stream=stream, due_ns=due_ns, think_ns=think_ns), tuple(
         Stream(process, thread, rank, hosts.get(process, 0))
         for process, thread, rank in zip(
-            *(
-                c[source[first]].tolist()
-                for c in (recorded.process, recorded.thread, recorded.rank)
-            ),
+            *(recorded.at(name, first).tolist() for name in ("process", "thread", "rank")),
             strict=True,
         )
     )
@@ -303,6 +319,11 @@ def _with_streams(
 
 def _span(later_ns: Ints, earlier_ns: Ints) -> Ints:
     """Return the time between, 0 where it is negative, without overflow of wild clocks."""
+    if not len(later_ns):
+        return later_ns
+    ends = [int(end) for ns in (later_ns, earlier_ns) for end in (ns.min(), ns.max())]
+    if max(ends) - min(ends) < MAX_OFFSET_BYTES:
+        return (later_ns - earlier_ns).clip(0)
     rough = later_ns.astype(np.float64) - earlier_ns.astype(np.float64)
     sane = (rough > 0) & (rough < MAX_OFFSET_BYTES)
     return np.where(sane, later_ns - earlier_ns, 0)

@@ -22,6 +22,7 @@ from iotrace.replay.job import Op, is_op
 from iotrace.replay.pieces import HOLE, PAST_END, Ints, Pieces, Rows
 from iotrace.replay.plan import Note
 from iotrace.replay.requests import Requests
+from iotrace.replay.table import narrow
 
 Mask = npt.NDArray[np.bool_]
 
@@ -49,12 +50,12 @@ def find_content(requests: Requests, moved: Ints, is_new: Mask, file_count: int)
         file_count: number of files.
     """
     reads = requests["op"] == Op.READ
-    data = reads | (requests["op"] == Op.WRITE)
     short = reads & (moved < requests["length"])
     at_end = _are_at_end(requests, moved, short)
-    whole = data & ~at_end
+    whole = (reads | (requests["op"] == Op.WRITE)) & ~at_end
     length = np.where(whole, moved, requests["length"])
     requests = requests.having(length=length, may_be_short=at_end)
+    del length
     unwritten = find_unwritten(_events(requests, moved, is_new), file_count)
     initial_bytes = np.maximum(unwritten.initial_bytes, _appended_to(requests, file_count))
     requests, pieces = _with_pieces(requests, moved, unwritten)
@@ -123,10 +124,12 @@ def _appended_to(requests: Requests, file_count: int) -> Ints:
     opens = requests["op"] == Op.OPEN
     appends[requests["handle"][opens]] = requests["flags"][opens] & os.O_APPEND != 0
     sizes = np.zeros(file_count, np.int64)
+    if not appends.any():
+        return sizes
     matters = (requests["op"] == Op.WRITE) | resets_of(requests)
-    rows = requests.compress(matters & (requests["file"] >= 0))
-    files, first = first_of_each(rows["file"])
-    rows = rows.take(first)
+    matter = np.flatnonzero(matters & (requests["file"] >= 0))
+    files, first = first_of_each(requests.at("file", matter))
+    rows = requests.take(matter[first])
     appended = (rows["op"] == Op.WRITE) & appends[rows["handle"].clip(0)]
     sizes[files[appended]] = rows["offset"][appended]
     return sizes
@@ -136,25 +139,42 @@ def _with_pieces(requests: Requests, moved: Ints, unwritten: Unwritten) -> tuple
     """Return the requests with pieces, and these."""
     data = np.flatnonzero(is_op(requests["op"], (Op.READ, Op.WRITE)))
     holed = np.array(sorted({index for index, _, _ in unwritten.holes}), np.int64)
-    plain = data[~np.isin(data, holed)]
-    rest = data[requests["length"][data] > moved[data]]
+    plain = data[~np.isin(data, holed)] if len(holed) else data
+    rest = data[requests.at("length", data) > moved[data]]
     owner = [plain, rest]
-    file, offset, length = (requests[name] for name in ("file", "offset", "length"))
     pieces = [
-        Pieces.of(len(plain), file=file[plain], offset=offset[plain], length=moved[plain]),
-        Pieces.of(len(rest), file=PAST_END, length=length[rest] - moved[rest]),
+        Pieces.of(
+            len(plain),
+            file=narrow(requests.at("file", plain)),
+            offset=narrow(requests.at("offset", plain)),
+            length=moved[plain],
+        ),
+        Pieces.of(len(rest), file=PAST_END, length=requests.at("length", rest) - moved[rest]),
     ]
+    del data
     if len(holed):
         split_owner, split_pieces = _split_at_holes(requests, moved, holed, unwritten.holes)
         owner.insert(1, split_owner)
         pieces.insert(1, split_pieces)
-    owners, line = np.concatenate(owner), Pieces.joined(*pieces)
-    order = np.argsort(owners, kind="stable")  # of one request: its bytes, then what lacked
-    order = order[line["length"][order] > 0]
-    owners, line = owners[order], line.take(order)
+    if len(holed) or len(rest):
+        owners, line = _in_order(owner, pieces)
+    else:
+        owners, line = plain, pieces[0]
+    some = line["length"] > 0
+    if not some.all():
+        owners, line = owners[some], line.compress(some)
     counts = np.bincount(owners, minlength=len(requests))
-    first = np.where(counts > 0, np.cumsum(counts) - counts, 0)
+    first = np.cumsum(counts)
+    first -= counts
+    first[counts == 0] = 0
     return requests.having(first_piece=first, piece_count=counts), line
+
+
+def _in_order(owner: list[Ints], pieces: list[Pieces]) -> tuple[Ints, Pieces]:
+    """Return all pieces by their requests: of one its bytes, then what lacked; and the requests."""
+    owners = np.concatenate(owner)
+    order = np.argsort(owners, kind="stable")
+    return owners[order], Pieces.joined(*pieces).take(order)
 
 
 def _split_at_holes(

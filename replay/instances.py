@@ -6,10 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.grouping import grouped, numbered
 from iotrace.replay.job import Op, is_op
-from iotrace.replay.recorded import NULL, Recorded
+from iotrace.replay.recorded import UNKNOWN, Recorded
 
 Ints = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
 
 BY_HANDLE = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.SYNC, Op.ALLOCATE, Op.TRUNCATE)
 _NEVER_OPENS = (Op.SYNC, Op.TRUNCATE, Op.CLOSE)
@@ -30,9 +33,9 @@ class Instances:
         is_implicit: per open, whether it lies before the trace.
     """
 
-    of_row: Ints
+    of_row: Indices
     first_row: Ints
-    is_implicit: npt.NDArray[np.bool_]
+    is_implicit: Mask
 
 
 def find_instances(recorded: Recorded) -> Instances:
@@ -42,47 +45,53 @@ def find_instances(recorded: Recorded) -> Instances:
     request belongs to the last one that its own thread opened in a fitting mode, else to the
     last fitting one.
     """
-    rows = np.flatnonzero(is_op(recorded.op, BY_HANDLE))
-    rows = rows[np.argsort(recorded.key[rows], kind="stable")]
-    of_row = np.full(len(recorded), -1, np.int64)
+    of_row = np.full(len(recorded), -1, np.int32)
+    rows, starts = _by_file(recorded)
     if not len(rows):
         return Instances(of_row, np.zeros(0, np.int64), np.zeros(0, np.bool_))
-    group, plain = _group(recorded, rows)
-    opens = recorded.op[rows] == Op.OPEN
-    easy = rows[plain]
-    of_row[easy] = np.cumsum(opens[plain]) - 1
+    size = np.diff(np.append(starts, len(rows)))
+    opens, one_by_one = _one_by_one(recorded.at("op", rows), starts, size)
+    plain = np.repeat(one_by_one, size)
+    of_row[rows[plain]] = np.cumsum(opens[plain], dtype=np.int32) - np.int32(1)
     first_row = rows[plain & opens].tolist()
     implicit = [False] * len(first_row)
-    hard = rows[~plain]
-    if len(hard):
-        _walk(recorded, hard, group[~plain], of_row, first_row, implicit)
+    if not plain.all():
+        group = np.repeat(starts[~one_by_one], size[~one_by_one])
+        _walk(recorded, rows[~plain], group, of_row, first_row, implicit)
     return Instances(of_row, np.array(first_row, np.int64), np.array(implicit, np.bool_))
 
 
-def _group(recorded: Recorded, rows: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Return the first place of each row's file, and whether its opens follow one another."""
-    key = recorded.key[rows]
-    starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-    size = np.diff(np.concatenate([starts, [len(rows)]]))
-    opens = (recorded.op[rows] == Op.OPEN).astype(np.int64)
-    closes = (recorded.op[rows] == Op.CLOSE).astype(np.int64)
-    outstanding = np.cumsum(opens) - (np.cumsum(closes) - closes)
-    base = (np.cumsum(opens) - opens - np.cumsum(closes) + closes)[starts]
-    single = outstanding - np.repeat(base, size) == 1
-    plain = np.minimum.reduceat(single, starts)
-    return np.repeat(starts, size), np.repeat(plain, size).astype(np.bool_)
+def _by_file(recorded: Recorded) -> tuple[Ints, Ints]:
+    """Return the requests that need an open, by file, and where those of each file begin."""
+    rows = np.flatnonzero(is_op(recorded["op"], BY_HANDLE))
+    key = numbered(recorded.at("process", rows), recorded.at("file", rows))
+    order = grouped(key)
+    key = key[order]
+    return rows[order], np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+
+
+def _one_by_one(op: npt.NDArray[np.uint8], starts: Ints, size: Ints) -> tuple[Mask, Mask]:
+    """Return which requests are opens, and which files have just one open at a time."""
+    opens, closes = op == Op.OPEN, op == Op.CLOSE
+    before = np.cumsum(closes, dtype=np.int32)
+    before -= closes
+    outstanding = np.cumsum(opens, dtype=np.int32)
+    outstanding -= before
+    base = outstanding[starts] - opens[starts]
+    outstanding -= np.repeat(base, size)
+    return opens, np.minimum.reduceat(outstanding == 1, starts)
 
 
 def _walk(
     recorded: Recorded,
     rows: Ints,
     group: Ints,
-    of_row: Ints,
+    of_row: Indices,
     first_row: list[int],
     implicit: list[bool],
 ) -> None:
     """Attribute the rows of files with several opens at a time, or none."""
-    columns = (rows, group, recorded.op[rows], recorded.thread[rows], recorded.flags[rows])
+    columns = (rows, group, *(recorded.at(name, rows) for name in ("op", "thread", "flags")))
     current = -1
     opened: list[Opened] = []
     for row, place, op, thread, flags in zip(*(c.tolist() for c in columns), strict=True):
@@ -102,7 +111,7 @@ def _walk(
 
 
 def _access(flags: int) -> int:
-    return os.O_RDWR if flags == NULL else flags & os.O_ACCMODE
+    return os.O_RDWR if flags == UNKNOWN else flags & os.O_ACCMODE
 
 
 def _likeliest(opened: list[Opened], op: int, thread: int) -> Opened | None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,7 @@ import numpy.typing as npt
 from iotrace.replay.job import DATA_OPS, Op, is_op
 from iotrace.replay.paths import DEPTH_MAX, is_too_deep, rebase
 from iotrace.replay.plan import Note
+from iotrace.replay.table import Column, Table, narrow
 from iotrace.traces.errors import PlanError
 from iotrace.traces.open_flags import opens_folder
 from iotrace.traces.phases import ends_ns, phases
@@ -16,11 +18,14 @@ from iotrace.traces.schema import MAX_MOVED_BYTES, MAX_PLACE_BYTES, REQUEST_LAYE
 from iotrace.traces.trace import Trace
 
 Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 _OPS = {op.name.lower(): op for op in Op if op is not Op.EVICT}
 _CAPTURES = ("capture", "recover")
-NULL = np.iinfo(np.int64).min
+UNKNOWN = -1  # flags
+_NULL = np.iinfo(np.int64).min
+_NAMED = 1 << 31  # from here on `file` is a path's code
 TENSORS_ALONE = "the trace holds tensors and no requests to replay; add --layer tensor"
 NOTHING_TO_REPLAY = "the trace holds no request that can be replayed; look at `iotrace show`"
 _UNNAMED = "a file without a name"
@@ -28,47 +33,64 @@ _UNNAMED = "a file without a name"
 _SHIFTS = 0x08 | 0x20
 
 
-@dataclass(frozen=True, eq=False)
-class Recorded:
-    """Columns of equal length, in order of issue. `NULL` stands for nulls.
+class RecordedRequests(Table):
+    """Requests as recorded, a row each.
 
-    Attributes:
-        row: row of the trace.
+    Their columns:
+        row: of the trace.
         op: of `job.Op`.
         process, thread, rank: who issued it.
-        key: one number per file of a process.
-        identity: one number per file, whatever its name and process; -1: not known.
-        path, target: codes into `texts`; -1: null.
+        file: its number within the process; 2^31 and its path's code where it has none.
+        knower: within what the numbers of files hold, see `_knowers`.
+        path, target: codes into the texts; -1: null.
         offset, length, moved: bytes; `moved` is what a data request transferred.
-        flags: open flags, or the op's own.
+        flags: open flags, or the op's own; `UNKNOWN`: null.
         start_ns, end_ns: since the trace's epoch.
         step, phase: which checkpoint, and whether it saves or loads.
+    """
+
+    RECORD = np.dtype(
+        [("op", "u1"), ("phase", "u1")]
+        + [
+            (name, "<i8")
+            for name in (
+                *("row", "process", "thread", "rank", "file", "knower", "path", "target"),
+                *("offset", "length", "moved", "flags", "start_ns", "end_ns", "step"),
+            )
+        ]
+    )
+    DEFAULTS: ClassVar = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """What can be replayed, in order of issue.
+
+    Attributes:
+        requests: what was recorded of each.
         texts: the recorded paths.
         notes: what was left out.
     """
 
-    row: Ints
-    op: Ints
-    process: Ints
-    thread: Ints
-    rank: Ints
-    key: Ints
-    identity: Ints
-    path: Ints
-    target: Ints
-    offset: Ints
-    length: Ints
-    moved: Ints
-    flags: Ints
-    start_ns: Ints
-    end_ns: Ints
-    step: Ints
-    phase: Ints
+    requests: RecordedRequests
     texts: tuple[str, ...]
     notes: tuple[Note, ...]
 
     def __len__(self) -> int:
-        return len(self.row)
+        return len(self.requests)
+
+    def __getitem__(self, name: str) -> Column:
+        """Return a column of the requests."""
+        return self.requests[name]
+
+    def at(self, name: str, index: Ints) -> Column:
+        """Return a column of the requests at `index`."""
+        return self.requests.at(name, index)
+
+    def identities(self, index: Ints) -> Ints:
+        """Return a number per file, whatever its name and process; -1: not known."""
+        file, knower = self.at("file", index), self.at("knower", index)
+        return np.where(file < _NAMED, (knower << 32) | file, -1)
 
 
 def recorded_requests(trace: Trace) -> Recorded:
@@ -79,23 +101,25 @@ def recorded_requests(trace: Trace) -> Recorded:
     """
     op = _op_codes(trace)
     requests = trace.row_mask(layer=REQUEST_LAYERS)
-    result = trace.ints("result", null=NULL)
-    failed = requests & (result < 0) & (result != NULL)
     data = is_op(op, DATA_OPS)
-    offset, length = trace.ints("offset", null=NULL), trace.ints("length", null=NULL)
-    moved = np.where(result == NULL, length, result)
+    failed, unmeasured, amounts = _amounts(trace, data)
+    failed &= requests
     path, target, texts = _names(trace)
+    columns = amounts | {"op": op, "path": narrow(path), "target": narrow(target)}
+    columns["flags"] = narrow(trace.ints("flags", null=UNKNOWN))
     file = trace.ints("file")
 
     deep = np.array([*map(is_too_deep, texts), False], np.bool_)  # code -1 is the last
 
     two_names = is_op(op, (Op.RENAME, Op.LINK))
-    nameless = np.where(is_op(op, (Op.MKDIR, Op.RMDIR, Op.UNLINK)), path < 0, False)
+    nameless = is_op(op, (Op.MKDIR, Op.RMDIR, Op.UNLINK)) & (path < 0)
     nameless |= two_names & ((path < 0) | (target < 0))
-    whole = (op == Op.SYNC) & (trace.ints("flags", null=0) >= 4)
+    whole = (op == Op.SYNC) & (columns["flags"] >= 4)
     nameless |= (op > 0) & ~two_names & ~whole & (path < 0) & (file < 0)
-    unplaced = data & ~failed & ~nameless & ((offset < 0) | (moved < 0))
-    shifts = (op == Op.ALLOCATE) & ~failed & (trace.ints("flags", null=0) & _SHIFTS != 0)
+    unplaced = data & ~failed & ~nameless & unmeasured
+    shifts = np.zeros(len(trace), np.bool_)
+    allocates = np.flatnonzero((op == Op.ALLOCATE) & ~failed)
+    shifts[allocates] = trace.ints("flags", null=0)[allocates] & _SHIFTS != 0
     left_out = {
         "requests that failed when recorded, left out": failed & (op > 0),
         "requests without a file or a name, left out": nameless & ~failed,
@@ -114,49 +138,57 @@ def recorded_requests(trace: Trace) -> Recorded:
         tensors_alone = trace.row_mask(layer="tensor").any()
         raise PlanError(TENSORS_ALONE if tensors_alone else NOTHING_TO_REPLAY)
 
-    row = np.flatnonzero(keep)
-    row = row[np.lexsort((trace.ints("seq")[row], trace.ints("start_ns")[row]))]
-    process = trace.ints("process")
-    key = (process << 32) | np.where(file >= 0, file, 2**31 + path.clip(0))
-    recorded = Recorded(
-        row=row,
-        op=op[row],
-        process=process[row],
-        thread=trace.ints("thread")[row],
-        rank=trace.ints("rank")[row],
-        key=key[row],
-        identity=np.where(file < 0, -1, (_knowers(trace) << 32) | file)[row],
-        path=path[row],
-        target=target[row],
-        offset=offset[row].clip(0),
-        length=_asked(length, moved, data)[row],
-        moved=np.where(data[row], moved[row], 0),
-        flags=np.where(trace.valid("flags"), trace.ints("flags"), NULL)[row],
-        start_ns=trace.ints("start_ns")[row],
-        end_ns=ends_ns(trace)[row],
-        step=trace.ints("step")[row],
-        phase=phases(trace)[row].astype(np.int64),
-        texts=texts,
-        notes=_notes(
-            trace, left_out, shifts | (unplaced & (op == Op.WRITE)), op, requests & ~failed
-        ),
-    )
-    _check_numbers(recorded)
-    return recorded
+    columns["file"] = narrow(np.where(file >= 0, file, _NAMED + path.clip(0).astype(np.int64)))
+    del path, target, file
+    notes = _notes(trace, left_out, shifts | (unplaced & (op == Op.WRITE)), op, requests & ~failed)
+    for name in ("process", "thread", "rank", "start_ns", "step"):
+        columns[name] = narrow(trace.ints(name))
+    columns["knower"] = narrow(_knowers(trace))
+    columns["end_ns"] = narrow(ends_ns(trace))
+    columns["phase"] = phases(trace)
+    row = _in_order(trace, np.flatnonzero(keep))
+    kept = RecordedRequests(len(trace), columns).take(row, row=row)
+    _check_numbers(kept)
+    return Recorded(kept, texts, notes)
 
 
-def _op_codes(trace: Trace) -> Ints:
+def _amounts(trace: Trace, data: Mask) -> tuple[Mask, Mask, dict[str, Column]]:
+    """Return which rows failed, which name no place or size, and offset, length and bytes moved."""
+    result, length = trace.ints("result", null=_NULL), trace.ints("length", null=_NULL)
+    failed = (result < 0) & (result != _NULL)
+    moved = np.where(result == _NULL, length, result)
+    del result
+    columns = {
+        "length": narrow(_asked(length, moved, data)),
+        "moved": narrow(np.where(data, moved, 0).clip(0)),
+    }
+    del length
+    offset = trace.ints("offset", null=_NULL)
+    unmeasured = (offset < 0) | (moved < 0)
+    return failed, unmeasured, columns | {"offset": narrow(offset.clip(0))}
+
+
+def _in_order(trace: Trace, row: Ints) -> Ints:
+    """Return rows in order of issue: by their start, and as each process counted them."""
+    start_ns, seq = trace.ints("start_ns")[row], trace.ints("seq")[row]
+    ahead = start_ns[1:] > start_ns[:-1]
+    if np.all(ahead | ((start_ns[1:] == start_ns[:-1]) & (seq[1:] >= seq[:-1]))):
+        return row
+    return row[np.lexsort((seq, start_ns))]
+
+
+def _op_codes(trace: Trace) -> npt.NDArray[np.uint8]:
     codes, names = trace.codes("op")
-    known = np.array([*(_OPS.get(name, 0) for name in names), 0], np.int64)
-    return np.where(trace.row_mask(layer=REQUEST_LAYERS), known[codes], 0)
+    known = np.array([*(_OPS.get(name, 0) for name in names), 0], np.uint8)
+    return np.where(trace.row_mask(layer=REQUEST_LAYERS), known[codes], np.uint8(0))
 
 
-def _names(trace: Trace) -> tuple[Ints, Ints, tuple[str, ...]]:
+def _names(trace: Trace) -> tuple[Codes, Codes, tuple[str, ...]]:
     """Return `path` and `target` as codes into the texts of both, -1 for null, and these."""
     path, paths = trace.codes("path")
     target, targets = trace.codes("target")
-    shifted = np.where(target < 0, -1, target.astype(np.int64) + len(paths))
-    return path.astype(np.int64), shifted, (*paths, *targets)
+    shifted = np.where(target < 0, np.int32(-1), target + np.int32(len(paths)))
+    return path, shifted, (*paths, *targets)
 
 
 def _knowers(trace: Trace) -> Ints:
@@ -174,7 +206,11 @@ def _knowers(trace: Trace) -> Ints:
 
 
 def _notes(
-    trace: Trace, left_out: dict[str, Mask], changes: Mask, op: Ints, succeeded: Mask
+    trace: Trace,
+    left_out: dict[str, Mask],
+    changes: Mask,
+    op: npt.NDArray[np.uint8],
+    succeeded: Mask,
 ) -> tuple[Note, ...]:
     """Return what is left out; `changes` of it would have changed what a file holds."""
     counted = []
@@ -203,21 +239,24 @@ def _asked(length: Ints, moved: Ints, data: Mask) -> Ints:
     return np.where(unbounded & (moved >= 0), moved.clip(0), asked)
 
 
-def _check_numbers(recorded: Recorded) -> None:
+def _check_numbers(requests: RecordedRequests) -> None:
     for name in ("offset", "length"):
-        values = getattr(recorded, name)
+        values = requests[name]
         bad = np.flatnonzero(values > MAX_PLACE_BYTES)
         if len(bad):
             raise PlanError(
-                f"row {recorded.row[bad[0]]} has {name} {values[bad[0]]}, more than a file can "
+                f"row {requests['row'][bad[0]]} has {name} {values[bad[0]]}, more than a file can "
                 "hold; the trace is damaged"
             )
-    data = is_op(recorded.op, DATA_OPS)
-    if recorded.length[data].astype(np.float64).sum() > MAX_MOVED_BYTES:
+    data = is_op(requests["op"], DATA_OPS)
+    if np.sum(requests["length"], where=data, dtype=np.float64) > MAX_MOVED_BYTES:
         raise PlanError("the reads and writes move more than 2 EiB; the trace is damaged")
 
 
 def is_directory_open(recorded: Recorded) -> Mask:
     """Return which opens are of directories, and not of unnamed files in them."""
-    flags = np.where(recorded.flags == NULL, 0, recorded.flags)
-    return np.asarray((recorded.op == Op.OPEN) & opens_folder(flags))
+    opens = np.flatnonzero(recorded["op"] == Op.OPEN)
+    flags = recorded.at("flags", opens)
+    found = np.zeros(len(recorded), np.bool_)
+    found[opens] = (flags != UNKNOWN) & opens_folder(flags)
+    return found
