@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from iotrace.capture.processes import has_ended
 from iotrace.capture.rawlog import RawLog
-from iotrace.capture.roster import Ending, Program, Roster
+from iotrace.capture.roster import Roster
+from iotrace.capture.roster_program import Ending, Program
 from iotrace.traces.metadata import ProcessCompleteness
 from iotrace.traces.words import sized
 
@@ -77,22 +78,20 @@ def own_accounts(
     """
     if roster.is_mixed:
         return [None] * len(logs)
-    programs = {
-        log.path: roster.program_at(log.header.pid, log.header.monotonic_ns) for log in family
-    }
+    programs = {log.path: roster.program_of(log) for log in family}
     accounts = {log.path: account_of(log, programs[log.path]) for log in family}
     listed = {program.pid for process in roster.processes for program in process}
-    unlisted = [log for log in family if log.header.pid not in listed]
+    unlisted = [log for log in family if log.header.pid not in listed or not roster.is_of(log)]
     by_parent = roster.by_parent()
     own = []
     for log in logs:
         account = accounts[log.path]
-        if account is not None:
+        if account is not None and roster.is_of(log):
             program = programs[log.path]
             since_ns = program.start_ns if program else 0
             account = without_listed(account, log.header.pid, since_ns, by_parent)
-        if account is not None:
-            account = account._replace(harmless_bytes=roster.harmless_bytes(log.header.pid))
+            if account is not None:
+                account = account._replace(harmless_bytes=roster.harmless_bytes(log.header.pid))
         own.append(without_unlisted(account, log, unlisted, accounts))
     return own
 

@@ -265,7 +265,7 @@ def unfinished_processes(logs: Sequence[RawLog], roster: Roster) -> Iterator[str
         who = f"process {place} (pid {log.header.pid}, {' '.join(log.header.argv)[:80]})"
         if not has_ended(log.header):
             yield f"{who} still runs: what it does from now on is not in the trace"
-        elif not account_of(log, roster.program_at(log.header.pid, log.header.monotonic_ns)):
+        elif not account_of(log, roster.program_of(log)):
             yield f"{who} was killed: it may have been in the middle of a request"
 
 

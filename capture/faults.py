@@ -34,14 +34,18 @@ class Faults:
         samples: with dtype `SAMPLE`, in order of time.
         lost: how many came too fast to be kept, or found no room on the disk.
         refused: why none could be seen; empty if they could.
+        boots: of the hosts that were watched; pids of others are none of theirs.
     """
 
     samples: npt.NDArray[Any]
     lost: int = 0
     refused: str = ""
+    boots: frozenset[str] = frozenset()
 
     def of(self, log: RawLog, until_ns: int) -> npt.NDArray[Any]:
         """Return those of a log's process, up to a time of CLOCK_MONOTONIC."""
+        if log.header.boot_id not in self.boots:
+            return self.samples[:0]
         is_own = self.samples["pid"] == log.header.pid
         own: npt.NDArray[Any] = self.samples[is_own & (self.samples["time_ns"] < until_ns)]
         return own
@@ -82,8 +86,9 @@ class Mapping:
 
 def read_faults(raw_dir: Path) -> Faults:
     """Read what the capture recorded beside the raw logs."""
-    parts, lost = [], 0
+    parts, lost, boots = [], 0, set()
     for path in sorted(raw_dir.glob(f"{PREFIX}*{SUFFIX}")):
+        boots.add(path.name.removeprefix(PREFIX).rpartition("-")[0])
         samples, missed = parse(path.read_bytes())
         parts.extend(samples)
         lost += missed
@@ -92,7 +97,8 @@ def read_faults(raw_dir: Path) -> Faults:
     except OSError:
         refused = "" if parts else "they were not watched"
     every = np.concatenate([np.empty(0, SAMPLE), *parts])
-    return Faults(every[np.argsort(every["time_ns"], kind="stable")], lost, refused)
+    in_order = every[np.argsort(every["time_ns"], kind="stable")]
+    return Faults(in_order, lost, refused, frozenset(boots))
 
 
 def parse(data: bytes) -> tuple[list[npt.NDArray[Any]], int]:

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from iotrace.capture.processes import start_ticks_of
 from iotrace.capture.rawlog import RawLog
+from iotrace.capture.roster_program import Ending, Program
+from iotrace.traces.environment import boot_id
 from iotrace.traces.words import plural
 
 PREFIX, SUFFIX = "processes-", ".roster"
@@ -32,7 +33,12 @@ ENTRY = np.dtype(
         ("text", "S168"),
     ]
 )
-HEADER = np.dtype([("magic", "<u8"), ("room", "<u4"), ("taken", "<u4"), ("reserved", "<u8", (30,))])
+HEADER = np.dtype(
+    [
+        *(("magic", "<u8"), ("room", "<u4"), ("taken", "<u4")),
+        *(("boot_id", "S40"), ("reserved", "<u8", (25,))),
+    ]
+)
 BEGIN, END, UNWATCHED, EXEC, STAYED, UNLOGGED = 1, 2, 3, 4, 5, 6
 ROOM, MAGIC = 8192, 0x3154534F52544F49
 ROSTER_BYTES = HEADER.itemsize + ROOM * ENTRY.itemsize
@@ -47,64 +53,12 @@ HARMLESS_PROGRAMS = ("ldconfig", "ldconfig.real")
 HARMLESS_PROGRAM_BYTES = 256 << 10
 
 
-class Ending(NamedTuple):
-    """What a program had moved when it ended.
-
-    Attributes:
-        total_read, total_written: by the kernel's count since its process began, children
-            included, in bytes.
-        base_read, base_written: what of it is from before the program.
-        explained_read, explained_written: what of it is known, without a log.
-    """
-
-    time_ns: int
-    total_read: int
-    total_written: int
-    base_read: int
-    base_written: int
-    explained_read: int
-    explained_written: int
-    dropped_records: int
-
-
-@dataclass(frozen=True)
-class Program:
-    """A program that a process ran: a process may go through several.
-
-    Attributes:
-        start_ns: CLOCK_MONOTONIC.
-        boottime_ns: the same moment by CLOCK_BOOTTIME, which /proc/PID/stat goes by.
-        ending: None if it was killed, or still runs.
-        has_log: whether it left a raw log.
-        refusal: errno of why it could make none when it had something to record; 0: it had not.
-    """
-
-    pid: int
-    parent_pid: int
-    name: str
-    start_ns: int
-    boottime_ns: int
-    ending: Ending | None = None
-    has_log: bool = False
-    refusal: int = 0
-
-    @property
-    def is_running(self) -> bool:
-        """Return whether its process is there, and not a later one with its pid."""
-        if self.pid == 1:  # the first of a namespace of pids: here, that is another
-            return False
-        ticks = start_ticks_of(self.pid)
-        if ticks is None:
-            return False
-        started_ns = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-        return started_ns <= self.boottime_ns
-
-
 @dataclass(frozen=True)
 class Roster:
     """All processes that were seen to begin.
 
     Attributes:
+        boot_id: of the host that they ran on; pids of others are none of theirs.
         processes: the programs of each process, in order.
         unwatched: sentences about the programs that could not be watched.
         is_cut: whether some may have begun that are not listed.
@@ -113,6 +67,7 @@ class Roster:
         harmless: how many others could not, that write no file, by who may have waited for them.
     """
 
+    boot_id: str = ""
     processes: tuple[tuple[Program, ...], ...] = ()
     unwatched: tuple[str, ...] = ()
     harmless: Mapping[int, int] = field(default_factory=dict)
@@ -130,9 +85,17 @@ class Roster:
             found[process[0].parent_pid].append(process)
         return found
 
-    def program_at(self, pid: int, time_ns: int) -> Program | None:
-        """Return the program that a pid ran at some time; None if it is not known."""
-        begun = (p for p in self._programs.get(pid, ()) if p.start_ns <= time_ns)
+    def is_of(self, log: RawLog) -> bool:
+        """Return whether a log's process ran on this host."""
+        return log.header.boot_id == self.boot_id
+
+    def program_of(self, log: RawLog) -> Program | None:
+        """Return the program that wrote a log; None if it is not known."""
+        if not self.is_of(log):
+            return None
+        header = log.header
+        programs = self._programs.get(header.pid, ())
+        begun = (p for p in programs if p.start_ns <= header.monotonic_ns)
         return max(begun, key=lambda program: program.start_ns, default=None)
 
     @cached_property
@@ -185,7 +148,7 @@ def start_roster(raw_dir: Path) -> None:
         OSError: the disk has no room for it.
     """
     header = np.zeros(1, HEADER)
-    header["magic"] = MAGIC
+    header["magic"], header["boot_id"] = MAGIC, boot_id()
     path = roster_path(raw_dir)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -212,13 +175,15 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
     except OSError:
         return Roster()
     is_cut = cut_mark(raw_dir).exists() or is_short(data)
+    boot = boot_of(data)
     data = data[HEADER.itemsize :]
     entries = np.frombuffer(data, ENTRY, count=len(data) // ENTRY.itemsize)
     entries = entries[entries["kind"] != 0]
     entries = entries[np.argsort(entries["monotonic_ns"], kind="stable")]
     created: defaultdict[int, list[int]] = defaultdict(list)
     for log in logs:
-        created[log.header.pid].append(log.header.monotonic_ns)
+        if log.header.boot_id == boot:
+            created[log.header.pid].append(log.header.monotonic_ns)
     by_pid: defaultdict[int, list[Program]] = defaultdict(list)
     for entry in entries[np.isin(entries["kind"], (BEGIN, END, UNLOGGED))]:
         take_in(entry, by_pid[int(entry["pid"])])
@@ -229,7 +194,15 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
     )
     static = entries[entries["kind"] == UNWATCHED]
     unwatched = (*sentences(static), *vanished(entries[entries["kind"] != UNLOGGED]))
-    return Roster(tuple(processes), unwatched, harmless_runs(static), is_cut, is_mixed(entries))
+    harmless = harmless_runs(static)
+    return Roster(boot, tuple(processes), unwatched, harmless, is_cut, is_mixed(entries))
+
+
+def boot_of(data: bytes) -> str:
+    """Return which boot a list is of; this one where it does not say."""
+    if len(data) < HEADER.itemsize:
+        return boot_id()
+    return str(np.frombuffer(data, HEADER, count=1)["boot_id"][0].decode("ascii", "replace"))
 
 
 def is_mixed(entries: Any) -> bool:

@@ -23,7 +23,8 @@ struct roster_header {
 	uint64_t magic;
 	uint32_t room;  /* entries that the file is allocated for; 0: entries are not mapped */
 	uint32_t taken; /* atomic: how many of them are handed out, or were asked for */
-	uint64_t reserved[30];
+	char boot_id[40]; /* of this host; the kernel's text */
+	uint64_t reserved[25];
 };
 
 enum roster_kind {

@@ -12,6 +12,8 @@ import pytest
 
 from iotrace.capture.collector import collect
 from iotrace.capture.rawdir import read_command, write_command
+from iotrace.capture.roster import BEGIN, END, ENTRY, HEADER, roster_path, start_roster
+from iotrace.traces.environment import boot_id
 from iotrace.traces.errors import CaptureError
 
 from .collected import WRITE_NEW, collected, rows
@@ -122,6 +124,27 @@ def test_hosts_are_aligned_by_their_wall_clocks(tmp_path: Path) -> None:
         "a" * 8,
         "b" * 8,
     ]
+
+
+def test_a_pid_of_another_host_is_another_process(tmp_path: Path) -> None:
+    """What the kernel of this host counted is nothing of a process on that one."""
+    start_roster(tmp_path)
+    entries = np.zeros(2, ENTRY)
+    entries["kind"], entries["pid"] = (BEGIN, END), 4000
+    entries["monotonic_ns"], entries["bytes_written"] = (500, 90_000), (0, 7777)
+    with roster_path(tmp_path).open("r+b") as roster:
+        roster.seek(HEADER.itemsize)
+        roster.write(entries.tobytes())
+    here = RawLogWriter(pid=4000, pid_start_ticks=1, boot_id=boot_id())
+    there = RawLogWriter(pid=4000, pid_start_ticks=2, boot_id="b" * 8)
+    for one in (here, there):
+        one.open(1, "/data/x", WRITE_NEW)
+
+    completeness = collected(tmp_path, here, there).metadata.completeness
+
+    assert [process.kernel_bytes_written for process in completeness.processes] == [7777, None]
+    killed = [note for note in completeness.notes if "was killed" in note]
+    assert len(killed) == 1 and killed[0].startswith("process 1 ")
 
 
 def test_a_rename_found_at_the_close_is_a_rename_without_api(
