@@ -19,8 +19,6 @@ from iotrace.tools.render import (
 from iotrace.traces.formats.damage import NOTHING, Damage
 from iotrace.traces.words import plural
 
-_SHOWN = 12
-
 
 def to_json(damage: Damage) -> dict[str, Any]:
     """Return all parts, and where they lie, as one JSON object."""
@@ -78,10 +76,8 @@ def _index(damage: Damage) -> str:
 
 def _print_lost(terminal: Terminal, lost: Sequence[str]) -> None:
     if lost:
-        more = len(lost) - _SHOWN
-        rest = [f"and {format_count(more)} more; --json lists all"] if more > 0 else []
         terminal.print()
-        print_problems(terminal, "What is lost", [*lost[:_SHOWN], *rest])
+        print_problems(terminal, "What is lost", lost)
 
 
 def _lines(damage: Damage) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from iotrace.tools.overview import Overview
 from iotrace.tools.render import (
@@ -29,6 +29,7 @@ from iotrace.traces.summary import ALIGNMENT_BYTES, TENSORS_ALONE, SizeBucket, S
 from iotrace.traces.words import plural
 
 FILES_ON_FIRST_SCREEN = 5
+_PLACES_SHOWN = 4
 _BAR_WIDTH = 20
 
 
@@ -90,15 +91,10 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
     yield "trace", overview.location
     if metadata.command:
         yield "command", shlex.join(metadata.command)
-    for host in metadata.hosts:
-        yield "host", _host(host)
-    for mount in metadata.mounts:
-        free = f", {format_bytes(mount.free_bytes)} free" if mount.free_bytes is not None else ""
-        yield "storage", f"{_mount(mount)}{free}"
-    for host in metadata.recorded_on.hosts:
-        yield "recorded on", _host(host)
-    for mount in metadata.recorded_on.mounts:
-        yield "recorded on", _mount(mount)
+    yield from _few("host", map(_host, metadata.hosts))
+    yield from _few("storage", map(_mount, metadata.mounts))
+    yield from _few("recorded on", map(_host, metadata.recorded_on.hosts))
+    yield from _few("recorded on", (_place(mount) for mount in metadata.recorded_on.mounts))
     yield from _made_by(metadata)
     if overview.replayed:
         yield from overview.replayed.facts()
@@ -114,6 +110,14 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
         yield "complete", f"yes, nothing is known to be missing{_unaccounted(metadata)}"
 
 
+def _few(label: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the first of some lines: a job may run on a thousand hosts."""
+    listed = list(texts)
+    yield from ((label, text) for text in listed[:_PLACES_SHOWN])
+    if len(listed) > _PLACES_SHOWN:
+        yield "", f"and {format_count(len(listed) - _PLACES_SHOWN)} more; --json lists all"
+
+
 def _host(host: Host) -> str:
     parts = [host.name, host.kernel]
     parts += [plural(host.cores, "core")] if host.cores else []
@@ -123,6 +127,11 @@ def _host(host: Host) -> str:
 
 
 def _mount(mount: Mount) -> str:
+    free = f", {format_bytes(mount.free_bytes)} free" if mount.free_bytes is not None else ""
+    return f"{_place(mount)}{free}"
+
+
+def _place(mount: Mount) -> str:
     return f"{mount.file_system or 'unknown'} on {mount.path}"
 
 

@@ -18,6 +18,7 @@ from iotrace.traces.words import significant, sized
 
 NONE = "-"  # an absent value
 ELLIPSIS = "…"
+PROBLEMS_SHOWN = 20
 _GAP = "  "
 _MIN_PATH = 24  # of a path within a sentence
 _MIN_SHRUNK = 8  # narrower paths say nothing; the line then overflows instead
@@ -190,9 +191,14 @@ def print_facts(terminal: Console, pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def print_problems(terminal: Console, title: str, problems: Sequence[str]) -> None:
-    """Print what the reader must not overlook: a title and one wrapped item per problem."""
+    """Print what the reader must not overlook: a title and one wrapped item per problem.
+
+    A job of a thousand processes may have one of each: of many the first are printed.
+    """
     terminal.print(Text(title, style="bold red"))
-    for problem in problems:
+    more = len(problems) - PROBLEMS_SHOWN
+    rest = [f"and {format_count(more)} more; --json lists all"] if more > 0 else []
+    for problem in [*problems[:PROBLEMS_SHOWN], *rest]:
         lines = textwrap.wrap(printable(problem), terminal.width - 4, break_on_hyphens=False) or [
             ""
         ]

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from iotrace.traces.metadata import Host
+from iotrace.traces.writer import write_trace
+
 from .command import assert_fits, assert_one_line_error, iotrace
-from .conftest import CHECKPOINT, SIZE, SIZES, Make, Row, checkpoint_rows
+from .conftest import CHECKPOINT, SIZE, SIZES, Make, Row, build, checkpoint_rows, metadata
 
 
 def test_the_first_screen_says_who_moved_how_much_how_fast(small_trace: Path) -> None:
@@ -213,6 +216,36 @@ def test_a_trace_without_tensors_says_so_when_they_are_asked_for(make_trace: Mak
     """An empty list could be a broken one."""
     requests = [row for row in checkpoint_rows() if row.layer == "request"]
     assert "no tensors" in iotrace("show", make_trace(requests), "--tensors").stdout
+
+
+def test_of_many_gaps_the_first_are_listed(tmp_path: Path) -> None:
+    """One for each process of a large job must not hide the figures; `check` has as many."""
+    described = metadata()
+    gaps = tuple(f"gap {i}" for i in range(500))
+    whole = replace(described.completeness, notes=gaps)
+    trace = tmp_path / "t.parquet"
+    write_trace(build(checkpoint_rows(), replace(described, completeness=whole)), trace)
+    for verb in ("show", "check"):
+        shown = iotrace(verb, trace).stdout
+        assert shown.count("! gap ") == 20 and "! and 480 more; --json lists all" in shown
+    assert (
+        len(json.loads(iotrace("show", trace, "--json", "-").stdout)["completeness"]["problems"])
+        == 500
+    )
+
+
+def test_a_job_of_many_hosts_has_a_first_screen_too(tmp_path: Path) -> None:
+    """A line for each of a thousand would hide all others."""
+    described = metadata()
+    hosts = tuple(Host(name=f"node{i}", cores=64) for i in range(1000))
+    mounts = tuple(replace(described.mounts[0], host=i) for i in range(1000))
+    trace = build(checkpoint_rows(), replace(described, hosts=hosts, mounts=mounts))
+    write_trace(trace, tmp_path / "t.parquet")
+    shown = iotrace("show", tmp_path / "t.parquet").stdout
+    assert shown.count("node") == 4 and shown.count("and 996 more; --json lists all") == 2
+    shared = iotrace("share", tmp_path / "t.parquet", "-o", tmp_path / "p.parquet")
+    assert shared.returncode == 0, shared.stderr
+    assert "| hosts | 1,000 of 64 cores |" in (tmp_path / "p.md").read_text()
 
 
 def test_a_trace_may_have_any_name(small_trace: Path) -> None:

@@ -12,7 +12,7 @@ from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.damage import is_whole, print_damage, print_damages
 from iotrace.tools.damage import to_json as damage_json
 from iotrace.tools.output import STDOUT, check_json, write_json
-from iotrace.tools.render import Terminal, file_name, format_count, print_facts, print_problems
+from iotrace.tools.render import Terminal, file_name, print_facts, print_problems
 from iotrace.traces.check import check_trace
 from iotrace.traces.digest import workload_digest
 from iotrace.traces.errors import IotraceError
@@ -30,7 +30,6 @@ from iotrace.traces.stores import is_remote, local_path
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
-_SHOWN = 20  # problems on the screen
 _WORDS = 5  # texts of the original in tensor names, numbers in paths
 
 
@@ -203,10 +202,8 @@ def _print(
     ):
         problems = found.get(key) or []
         if problems:
-            more = [f"and {format_count(len(problems) - _SHOWN)} more; --json lists all"]
-            shown = problems[:_SHOWN] + (more if len(problems) > _SHOWN else [])
             terminal.print()
-            print_problems(terminal, title, shown)
+            print_problems(terminal, title, problems)
 
 
 def _numbers(kept: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -61,7 +62,11 @@ class Card:
             or "unknown",
             "scale": f"{plural(self.ranks, 'rank')}, {plural(self.processes, 'process')}, "
             f"{plural(len(self.steps), 'step')}",
-            "hosts": "; ".join(self.hosts) or "unknown",
+            "hosts": "; ".join(
+                f"{count:,} of {host}" if count > 1 else host
+                for host, count in Counter(self.hosts).items()
+            )
+            or "unknown",
             "file system": ", ".join(self.file_systems) or "unknown",
             "requests": f"{self.requests:,}, of these {self.data_requests:,} reads and writes",
             "bytes": f"{self.bytes_written:,} written, {self.bytes_read:,} read",
