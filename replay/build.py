@@ -9,10 +9,9 @@ from iotrace.replay.barriers import OVERTAKEN, find_barriers
 from iotrace.replay.content import find_content
 from iotrace.replay.file_table import FileTable, Naming
 from iotrace.replay.files import describe_files
-from iotrace.replay.grouping import grouped, numbered
 from iotrace.replay.instances import Instances, find_instances
-from iotrace.replay.job import MAX_OFFSET_BYTES, Op, SyncKind, is_op
-from iotrace.replay.plan import Applied, Note, Plan, Stream
+from iotrace.replay.job import Op, SyncKind, is_op
+from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.recorded import (
     NOTHING_TO_REPLAY,
     UNKNOWN,
@@ -23,6 +22,7 @@ from iotrace.replay.recorded import (
 )
 from iotrace.replay.relocation import Relocation
 from iotrace.replay.requests import Requests
+from iotrace.replay.streams import with_streams
 from iotrace.replay.table import narrow
 from iotrace.replay.tensors import hosts_of, plan_from_tensors
 from iotrace.traces.errors import PlanError
@@ -31,6 +31,7 @@ from iotrace.traces.trace import Trace
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
 
 LAYERS = ("request", "tensor")
 
@@ -69,7 +70,7 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
     is_new = (requests["op"] == Op.OPEN) & (namings[3] > 0)
     del instances, namings, handles, flags
     moved = np.where(rows < 0, 0, recorded.at("moved", _source(rows)))
-    requests, streams = _with_streams(requests, recorded, _source(rows), hosts_of(trace))
+    requests, streams = with_streams(requests, recorded, _source(rows), hosts_of(trace))
     barriers_ns, overtaken = find_barriers(trace, recorded)
     barriers_ns = barriers_ns - recorded.at("start_ns", _source(rows[:1]))
     left_out = recorded.notes
@@ -113,9 +114,11 @@ def _follow_names(
         fields of their namings, and their handles.
     """
     of_row = instances.of_row
-    directory = np.zeros(len(instances.first_row) + 1, np.bool_)  # the last: of no open
-    directory[of_row[is_directory_open(recorded)]] = True
-    kept = ~directory[of_row] & ~((of_row < 0) & (recorded["op"] == Op.CLOSE))
+    of_folder = _of_folders(recorded, instances, table)[of_row]
+    if of_folder.any():
+        what = "opens, syncs and closes of folders, left out"
+        table.surprises[what] += int(np.count_nonzero(of_folder))
+    kept = ~of_folder & ~((of_row < 0) & (recorded["op"] == Op.CLOSE))
     before = np.zeros(len(recorded), np.bool_)
     before[instances.first_row[instances.is_implicit]] = True
     begins = kept & (before | (recorded["op"] == Op.OPEN))
@@ -151,6 +154,27 @@ def _follow_names(
     for whole, part in zip(namings, opens.columns(), strict=True):
         whole[handles >= 0] = part[handles[handles >= 0]]
     return rows, namings, handles
+
+
+def _of_folders(recorded: Recorded, instances: Instances, table: FileTable) -> Mask:
+    """Return which opens are of folders, and at the end that no open is.
+
+    Those that say so and, as jobs that sync a folder often do not say it, those that only read,
+    move nothing, and have other names below theirs.
+    """
+    count = len(instances.first_row)
+    found = np.zeros(count + 1, np.bool_)
+    found[instances.of_row[is_directory_open(recorded)]] = True
+    found[-1] = False
+    moving = is_op(recorded["op"], (Op.READ, Op.WRITE, Op.ALLOCATE, Op.TRUNCATE))
+    moves = np.bincount(instances.of_row[moving] + 1, minlength=count + 1)[1:] > 0
+    idle = np.flatnonzero(~moves & ~instances.is_implicit)
+    flags, path = (recorded.at(name, instances.first_row[idle]) for name in ("flags", "path"))
+    reads = (flags != UNKNOWN) & (flags & (os.O_ACCMODE | os.O_CREAT) == os.O_RDONLY) & (path >= 0)
+    columns = (idle[reads].tolist(), path[reads].tolist())
+    for instance, code in zip(*columns, strict=True):
+        found[instance] |= table.is_folder(recorded.texts[code])
+    return found
 
 
 def _source(rows: Ints) -> Ints:
@@ -288,42 +312,3 @@ def _modes(
     modes[creates] = np.where((known > 0) & (known <= 0o7777), known | _OWNER, _FILE_MODE)
     modes[op == Op.MKDIR] = _DIRECTORY_MODE
     return modes
-
-
-def _with_streams(
-    requests: Requests, recorded: Recorded, source: Ints, hosts: dict[int, int]
-) -> tuple[Requests, tuple[Stream, ...]]:
-    """Return requests with `stream`, `due_ns` and `think_ns`, and the streams, one per thread."""
-    names = numbered(recorded.at("process", source), recorded.at("thread", source))
-    order = grouped(names)
-    names = names[order]
-    fresh = np.append(True, names[1:] != names[:-1])
-    del names
-    stream = np.empty(len(source), np.int32)
-    stream[order] = np.cumsum(fresh, dtype=np.int32) - np.int32(1)
-    start_ns = recorded.at("start_ns", source)
-    due_ns = narrow(_span(start_ns, start_ns[:1]))
-    start_ns = start_ns[order]
-    end_ns = recorded.at("end_ns", source)[order]
-    think_ns = np.zeros(len(source), np.int64)
-    think_ns[order[1:]] = np.where(fresh[1:], 0, _span(start_ns[1:], end_ns[:-1]))
-    first = source[order[fresh]]
-    return requests.having(stream=stream, due_ns=due_ns, think_ns=think_ns), tuple(
-        Stream(process, thread, rank, hosts.get(process, 0))
-        for process, thread, rank in zip(
-            *(recorded.at(name, first).tolist() for name in ("process", "thread", "rank")),
-            strict=True,
-        )
-    )
-
-
-def _span(later_ns: Ints, earlier_ns: Ints) -> Ints:
-    """Return the time between, 0 where it is negative, without overflow of wild clocks."""
-    if not len(later_ns):
-        return later_ns
-    ends = [int(end) for ns in (later_ns, earlier_ns) for end in (ns.min(), ns.max())]
-    if max(ends) - min(ends) < MAX_OFFSET_BYTES:
-        return (later_ns - earlier_ns).clip(0)
-    rough = later_ns.astype(np.float64) - earlier_ns.astype(np.float64)
-    sane = (rough > 0) & (rough < MAX_OFFSET_BYTES)
-    return np.where(sane, later_ns - earlier_ns, 0)

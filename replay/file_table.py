@@ -49,6 +49,10 @@ class FileTable:
         """Add a name that the trace did not have."""
         self._relative[recorded] = rebase(recorded)
 
+    def is_folder(self, recorded: str) -> bool:
+        """Return whether other recorded names lie below `recorded`."""
+        return self._relative[recorded] in self._directories
+
     def open(self, recorded: str, flags: int, identity: int = -1) -> Naming:
         """Return the file that opening `recorded` gives.
 

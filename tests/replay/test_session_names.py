@@ -1,6 +1,7 @@
 """Files under other names: renamed folders, hard links, what was read of them."""
 
 import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +9,15 @@ import numpy as np
 import pytest
 
 from iotrace.replay.bindings import Bindings
+from iotrace.replay.build import plan_from_trace
 from iotrace.replay.job import Op
 from iotrace.replay.measure import find_eviction_errors
 from iotrace.replay.schedule import schedule
-from iotrace.replay.sketch import sketch
+from iotrace.replay.sketch import listing, sketch, sketch_trace
 from iotrace.replay.transforms.select import Select
 from iotrace.replay.verify import unproved_bytes
 from iotrace.traces.phases import Phase
+from iotrace.traces.trace import Ints
 
 from .session_run import run
 
@@ -161,3 +164,17 @@ def test_a_file_without_a_name_is_evicted_through_its_open(tmp_path: Path, execu
     outcome = run(plan, tmp_path, executor=executor, verify=True)
     assert outcome.errors == ()
     assert outcome.repetitions[0].flush_seconds > 0
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDONLY | os.O_DIRECTORY])
+def test_a_folder_that_is_synced_is_no_file(flags: int, tmp_path: Path) -> None:
+    """So do jobs that rename a checkpoint into place, and mostly do not say O_DIRECTORY."""
+    save = "open d/a.tmp w+create\nwrite d/a.tmp 0 9\nsync d/a.tmp\nclose d/a.tmp\n"
+    trace = sketch_trace(save + "rename d/a.tmp d/a\nopen d r\nsync d\nclose d")
+    given = trace.ints("flags").copy()
+    given[5] = flags
+    plan = plan_from_trace(trace.with_columns({"flags": Ints(given, given >= 0)}))
+    assert listing(plan) == save + "rename d/a.tmp d/a"
+    assert [str(note) for note in plan.notes] == ["opens, syncs and closes of folders, left out: 3"]
+    outcome = run(plan, tmp_path, verify=True)
+    assert (outcome.errors, outcome.verified) == ((), True)
