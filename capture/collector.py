@@ -159,9 +159,10 @@ def process_blocks(
 ) -> Iterator[Block]:
     """Yield the rows of each process."""
     for place, log in enumerate(logs):
-        own = [note for note in notes.of_log(place) if note.layer in HOOK_LAYERS]
+        every = notes.of_log(place)
+        own = [note for note in every if note.layer in HOOK_LAYERS]
         on_files = faults_of(place, logs, context.files.logs, faults)
-        yield process_block(place, log, rank_of(log.header), own, on_files, context)
+        yield process_block(place, log, rank_of(log, every), own, on_files, context)
 
 
 def in_time_order(block: Block) -> Block:

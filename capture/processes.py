@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from iotrace.capture.notes import Note
 from iotrace.capture.rawlog import LogHeader, RawLog
@@ -40,11 +41,22 @@ WORLD_SIZE_VARIABLES = (
 )
 
 
+_RANKS = range(2**31)
+
+
+class Place(NamedTuple):
+    """Where a process is among the ranks of its job; None where that is not known."""
+
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+
+
 def describe_process(log: RawLog, host: int, notes: Sequence[Note]) -> Process:
     """Return what is known about the process that wrote a log."""
     header = log.header
-    interpreter = next((note for note in reversed(notes) if note.layer == "process"), None)
-    world_size = first_integer(header.rank_variables, WORLD_SIZE_VARIABLES)
+    interpreter = interpreter_of(notes)
+    place = place_of(log, notes)
     return Process(
         pid=header.pid,
         host=host,
@@ -52,18 +64,45 @@ def describe_process(log: RawLog, host: int, notes: Sequence[Note]) -> Process:
         start_ticks=header.pid_start_ticks,
         argv=header.argv,
         executable=header.executable,
-        rank=rank_of(header),
-        local_rank=or_none(first_integer(header.rank_variables, LOCAL_RANK_VARIABLES)),
-        world_size=world_size,
+        rank=or_none(place.rank),
+        local_rank=or_none(place.local_rank),
+        world_size=place.world_size,
         python=(interpreter and interpreter.text("python")) or "",
         prefix=(interpreter and interpreter.text("prefix")) or "",
         libraries=libraries(interpreter),
     )
 
 
-def rank_of(header: LogHeader) -> int:
-    """Return the global rank that the launcher gave, -1 outside a launcher."""
-    return or_none(first_integer(header.rank_variables, RANK_VARIABLES))
+def interpreter_of(notes: Sequence[Note]) -> Note | None:
+    """Return the last note that a process wrote about itself."""
+    return next((note for note in reversed(notes) if note.layer == "process"), None)
+
+
+def rank_of(log: RawLog, notes: Sequence[Note]) -> int:
+    """Return the global rank of a process, -1 outside a launcher and a group."""
+    return or_none(place_of(log, notes).rank)
+
+
+def place_of(log: RawLog, notes: Sequence[Note]) -> Place:
+    """Return where a process is among the ranks of its job.
+
+    A launcher knows, unless the job went on to start more processes than it did: they have its
+    variables all the same, and what torch.distributed calls them counts.
+    """
+    variables = log.header.rank_variables
+    given = Place(
+        first_integer(variables, RANK_VARIABLES),
+        first_integer(variables, LOCAL_RANK_VARIABLES),
+        first_integer(variables, WORLD_SIZE_VARIABLES),
+    )
+    interpreter = interpreter_of(notes)
+    if interpreter is None:
+        return given
+    rank, size = (interpreter.integer(name, _RANKS) for name in ("rank", "world_size"))
+    if rank is None or size is None:
+        return given
+    is_finer = given.world_size is not None and given.world_size < size
+    return Place(rank, None, size) if given.rank is None or is_finer else given
 
 
 def or_none(rank: int | None) -> int:

@@ -29,7 +29,7 @@ class _Seen:
 
 def in_steps(notes: Notes, logs: Sequence[RawLog]) -> Notes:
     """Return the notes with the steps of the job in place of those that each process counted."""
-    ranks = [rank_of(log.header) for log in logs]
+    ranks = [rank_of(log, notes.of_log(place)) for place, log in enumerate(logs)]
     seen: dict[StepKey, _Seen] = {}
     keys = [_key(note) for note in notes.notes]
     for note, key in zip(notes.notes, keys, strict=True):

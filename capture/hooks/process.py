@@ -29,7 +29,8 @@ METADATA_FOLDER = re.compile(r"([^-]+)-([^-]+)(?:-[^.]+)?\.(?:dist|egg)-info")
 
 
 class ProcessNotes:
-    """Writes the note about this process, again whenever it has imported more libraries.
+    """Writes the note about this process, again whenever it has imported more libraries, or has
+    joined the others of a torch.distributed job.
 
     Args:
         emitter: Where the notes go; of several the last one counts.
@@ -37,16 +38,18 @@ class ProcessNotes:
 
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
-        self._told: set[str] | None = None
+        self._told: tuple[set[str], dict[str, int]] | None = None
+        self._place: dict[str, int] = {}
 
     def emit(self) -> None:
         """Write the note if there is news; a module that raises when it is asked is no reason
         for the job to fail."""
-        imported = imported_libraries()
-        if imported != self._told:
-            self._told = imported
-            with suppress(Exception):
-                self._emitter.note(describe())
+        with suppress(Exception):
+            self._place = place_in_group() or self._place  # of a group that was left: the last one
+            news = imported_libraries(), self._place
+            if news != self._told:
+                self._told = news
+                self._emitter.note({**describe(), **self._place})
 
 
 def describe() -> dict[str, object]:
@@ -58,6 +61,18 @@ def describe() -> dict[str, object]:
         "base_prefix": sys.base_prefix,
         "libraries": library_versions(),
     }
+
+
+def place_in_group() -> dict[str, int]:
+    """Return this process's rank among those of a torch.distributed job; nothing outside of one.
+
+    Who starts the ranks itself passes them on as arguments, and no variable tells.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return {}
+    place = {"rank": distributed.get_rank(), "world_size": distributed.get_world_size()}
+    return place if place["rank"] >= 0 else {}
 
 
 def imported_libraries() -> set[str]:

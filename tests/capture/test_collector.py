@@ -89,6 +89,29 @@ def test_the_rank_is_what_the_innermost_launcher_says(
     assert set(trace.ints("rank").tolist()) == {rank}
 
 
+@pytest.mark.parametrize(
+    ("variables", "group", "rank"),
+    [
+        ({}, (3, 4), 3),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, (5, 8), 5),  # a task of 4 processes each
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, (0, 1), 1),  # each task is a job of its own
+        ({"RANK": "3", "WORLD_SIZE": "4"}, (3, 4), 3),
+        ({"PALS_RANKID": "2"}, (0, 4), 2),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, (-1, 8), 1),
+    ],
+)
+def test_the_rank_of_a_job_that_starts_its_ranks_itself_is_the_groups(
+    tmp_path: Path, variables: dict[str, str], group: tuple[int, int], rank: int
+) -> None:
+    """All that a task of srun starts have its variables, and would be one rank."""
+    writer = RawLogWriter(rank_variables=variables)
+    writer.open(1, "/data/x")
+    writer.note(layer="process", rank=group[0], world_size=group[1])
+    trace = collected(tmp_path, writer)
+    assert trace.metadata.processes[0].rank == rank
+    assert set(trace.ints("rank").tolist()) == {rank}
+
+
 def test_processes_say_what_they_were(writer: RawLogWriter, tmp_path: Path) -> None:
     """Versions of the libraries explain differences between two traces."""
     writer.open(1, "/data/x")
