@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from iotrace.tools.advice.durability import syncs
+from tests.traces.verdict.rows import SAVE, only, span, verdict_on
 
 from .command import iotrace
 from .conftest import CHECKPOINT, Make, Row
@@ -64,6 +68,17 @@ def test_every_command_runs_as_it_is_printed(trace: Path) -> None:
             assert found["planned"]["data_requests"], one["command"]
         else:
             assert iotrace(*words[1:]).stdout, one["command"]
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_who_saves_behind_the_job_is_not_told_to(is_behind: bool) -> None:
+    """Syncs of an asynchronous save hold nobody up."""
+    rows = [replace(row, engine="dcp") for row in SAVE]
+    if is_behind:
+        rows = [replace(row, thread=1) for row in rows]
+        rows.append(span("stage", 0, 0.5, engine="dcp"))
+    found = list(syncs("t.parquet", only(verdict_on(*rows))))
+    assert [one.change[:14] for one in found] == ([] if is_behind else ["dcp.async_save"])
 
 
 def test_a_proof_has_less_of_what_there_is_too_much_of(make_trace: Make) -> None:

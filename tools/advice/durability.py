@@ -20,7 +20,7 @@ def syncs(trace: str, finding: Finding) -> Iterator[Advice]:
     rank = finding.slowest_rank
     if sync is None or lasting is None or share_of(rank.sync_seconds, finding) < _SYNC_MATTERS:
         return
-    engine = finding.episode.engine
+    engine, behind = finding.episode.engine, finding.background
     if sync.count > 2 * max(lasting.files, sync.processes):
         yield Advice(
             "sync each file once, after its last write",
@@ -30,7 +30,7 @@ def syncs(trace: str, finding: Finding) -> Iterator[Advice]:
             replay_command(trace, finding, "--aggregate rank --repeat 5"),
             rank.sync_seconds * (1 - lasting.files / sync.count),
         )
-    elif engine == "dcp":
+    elif engine == "dcp" and not (behind and behind.asynchronous):
         yield Advice(
             "dcp.async_save, so that the syncs do not hold up the job",
             f"syncs take {format_share(rank.sync_seconds, rank.seconds)} of the save"

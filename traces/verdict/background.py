@@ -17,7 +17,7 @@ class Background:
     """One save, as the threads that asked for it saw it; the process with most I/O outside.
 
     Attributes:
-        call_seconds: until the saving call returned.
+        call_seconds: until the saving call returned, or had copied what is saved behind it.
         blocked_seconds: in calls of the engine in all: save, stage, wait, commit.
         io_seconds: writes in flight, of the process.
         hidden_seconds: of these, outside those calls, of other threads: the job went on.
@@ -45,11 +45,21 @@ def background(episode: Episode) -> Background | None:
     return max(found, key=lambda one: (one.hidden_bytes, one.blocked_seconds), default=None)
 
 
-def _of_process(episode: Episode, process: int) -> Background:
+def blocking_spans(episode: Episode, process: int) -> list[Span]:
+    """Return the spans of a save on the thread of `process` that asked for it, in order of start.
+
+    What an engine marks in threads of its own does not block that one. The copy before an
+    asynchronous save is made on it, also where the save itself is marked on another.
+    """
     spans = [s for s in episode.spans if s.process == process and s.op in _BLOCKING_SPANS]
-    # What the engine marks in threads of its own does not block the thread that asked.
-    asker = min(spans, key=lambda span: (span.op != "save", span.start_ns)).thread
-    own = [span for span in spans if span.thread == asker]
+    copies = [span for span in spans if span.op == "stage" and span.engine]
+    first = next(iter(copies), min(spans, key=lambda s: (s.op != "save", s.start_ns), default=None))
+    return [span for span in spans if first is not None and span.thread == first.thread]
+
+
+def _of_process(episode: Episode, process: int) -> Background:
+    own = blocking_spans(episode, process)
+    asker = own[0].thread
     blocked = _union(own)
     waited = _union([span for span in own if span.op in ("wait", "commit")])
     requests = episode.requests
@@ -59,7 +69,7 @@ def _of_process(episode: Episode, process: int) -> Background:
     others = writes.where((writes.thread != asker) | (asker < 0))
     outside = ~blocked.contains(others.start_ns)
     behind = Intervals.of(others.start_ns, others.end_ns)
-    call = next(span for span in own if span.op == "save")
+    call = next((span for span in own if span.op == "save"), own[0])
     return Background(
         call_seconds=(call.end_ns - call.start_ns) / 1e9,
         blocked_seconds=blocked.total / 1e9,

@@ -11,6 +11,7 @@ from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.open_flags import has_flag
 from iotrace.traces.renames import itself_and_folders
 from iotrace.traces.requests import Requests
+from iotrace.traces.verdict.background import blocking_spans
 from iotrace.traces.verdict.episodes import Episode
 
 # `flags` of a sync: fsync, fdatasync and msync are of one file, syncfs and sync of all.
@@ -125,14 +126,11 @@ def _folder_syncs(requests: Requests, after_ns: int) -> int:
 
 
 def _late_bytes(episode: Episode) -> int:
-    """Return what was written after the process's last call of the save had ended."""
+    """Return what was written after the last call of the save that held its process up."""
     requests = episode.requests
     late = 0
-    ends: dict[int, int] = {}
-    for span in episode.spans:
-        if span.op in ("save", "stage", "wait", "commit"):
-            ends[span.process] = max(ends.get(span.process, 0), span.end_ns)
-    for process, end_ns in ends.items():
+    for process in sorted({span.process for span in episode.spans}):
+        ends = [span.end_ns for span in blocking_spans(episode, process)]
         rows = requests.is_op("write") & (requests.process == process)
-        late += int(requests.moved[rows & (requests.start_ns > end_ns)].sum())
+        late += int(requests.moved[rows & (requests.start_ns > max(ends))].sum()) if ends else 0
     return late

@@ -99,6 +99,7 @@ def find_episodes(requests: Requests, spans: Sequence[Span]) -> tuple[Episode, .
     found: list[Episode] = []
     moved = requests.moved
     total = int(moved.sum())
+    is_engine_seen = bool((requests.step >= 0).any()) or any(span.step >= 0 for span in spans)
     for phase in (Phase.SAVE, Phase.LOAD):
         own = np.flatnonzero(requests.phase == phase)
         own = own[np.argsort(requests.step[own], kind="stable")]  # each step's in order of time
@@ -110,8 +111,8 @@ def find_episodes(requests: Requests, spans: Sequence[Span]) -> tuple[Episode, .
             rows = own[slice(*np.searchsorted(of_step, [step, step + 1]).tolist())]
             if step < 0:
                 touched = int(moved[rows].sum())
-                others = bool(labelled) or len(steps) > 1
-                if not len(rows) or (others and touched <= _NOTEWORTHY_SHARE * total):
+                is_little = touched <= _NOTEWORTHY_SHARE * total
+                if not len(rows) or (is_engine_seen and is_little):
                     continue
             inside = tuple(s for s in spans if step >= 0 and s.step == step and s.op in names)
             episode = _episode(phase, step, requests.where(rows), inside)

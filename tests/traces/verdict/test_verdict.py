@@ -71,6 +71,40 @@ def test_the_job_between_an_asynchronous_save_and_its_wait_is_not_the_saves() ->
     assert finding.seconds == pytest.approx(0.005)  # the calls, and the writes behind them
 
 
+@pytest.mark.parametrize("begins", [0, 2.1], ids=["TorchSnapshot", "DCP"])
+def test_a_copy_is_made_by_who_asks_and_the_save_is_behind_it(begins: float) -> None:
+    """TorchSnapshot marks the save on the thread that ends it, from the call on; DCP in its own."""
+    finding = only(
+        verdict_on(
+            span("save", begins, 9, thread=1),
+            span("stage", 0.1, 2),
+            moved("write", 3, 5, 0, 100, thread=2),
+            R("sync", 5, 8, flags=0, thread=2),
+        )
+    )
+    behind, lasting = finding.background, finding.durability
+    assert behind is not None and behind.asynchronous
+    assert behind.call_seconds == behind.blocked_seconds == pytest.approx(0.0019)
+    assert behind.hidden_seconds == pytest.approx(0.005)
+    assert lasting is not None
+    assert (lasting.synced, lasting.late_bytes, lasting.durable) == (1, 100, False)
+
+
+def test_a_stage_that_the_job_marks_in_a_thread_is_no_call() -> None:
+    """The save is synchronous all the same."""
+    mark = span("stage", 1, 2, thread=1, engine=None)
+    behind = only(verdict_on(*SAVE, mark)).background
+    assert behind is not None and not behind.asynchronous
+
+
+def test_a_few_bytes_beside_an_engine_are_no_load() -> None:
+    """A file by which processes meet, where the engine only saves."""
+    aside = replace(moved("read", 20, 21, 0, 1, path="/tmp/meet", file=7), step=None, engine=None)
+    assert verdict_on(*SAVE, aside).of(Phase.LOAD) == ()
+    (load,) = verdict_on(*SAVE, replace(aside, length=9, result=9)).of(Phase.LOAD)
+    assert load.episode.moved_bytes == 9
+
+
 def test_what_the_asking_thread_writes_after_its_call_is_not_in_the_background() -> None:
     """A save that failed: the file is closed, and what was left over written, by the job."""
     failed = replace(moved("write", 1, 2, 0, 100), result=-errno.ENOSPC)
