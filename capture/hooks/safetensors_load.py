@@ -100,6 +100,7 @@ class Loads:
 
     def sliced(self, handle: Any, name: str, piece: Any) -> None:
         """Note a slice of which parts will be taken."""
+        self._slices.pop(id(piece), None)  # of an earlier one at this address
         file = self._files[id(handle)]
         self._slices[id(piece)] = (file, self._pieces(file, handle)[name])
 

@@ -62,11 +62,12 @@ def bind(module: ModuleType, spans: Spans) -> None:
 
 
 def replace(module: Any, name: str, original: Any, wrapped: Any) -> None:
-    """Put a wrapper in place, also in the modules of the package that have been imported."""
-    for other in list(sys.modules.values()):
-        if getattr(other, "__name__", "").partition(".")[0] != module.__name__:
-            continue
-        if vars(other).get(name) is original:
+    """Put a wrapper in place, also in the modules of the package that have been imported.
+
+    Other packages' are not touched: to ask a lazy one for anything may import it.
+    """
+    for place, other in list(sys.modules.items()):
+        if place.partition(".")[0] == module.__name__ and vars(other).get(name) is original:
             setattr(other, name, wrapped)
 
 

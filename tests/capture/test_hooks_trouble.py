@@ -181,6 +181,31 @@ def test_a_library_that_raises_when_it_is_asked_is_no_reason_to_fail(tmp_path: P
     assert rows == [("save", "w"), ("load", "w")]
 
 
+def test_modules_of_others_are_not_touched(tmp_path: Path) -> None:
+    """Packages put objects among the modules that import something when they are asked."""
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import sys, types\n"
+        "class Lazy(types.ModuleType):\n"
+        "    def __getattribute__(self, name):\n"
+        "        print(name)\n"
+        "        raise ImportError(name)\n"
+        "sys.modules['lazy'] = Lazy('lazy')\n"
+        "import numpy\n"
+        "from safetensors.numpy import load_file, save_file\n"
+        "save_file({'w': numpy.ones(3, 'f4')}, sys.argv[1])\n"
+        "load_file(sys.argv[1])\n"
+    )
+
+    hooked = run_job(tmp_path / "logs", script, tmp_path / "w")
+    bare = run_job(None, script, tmp_path / "w")
+
+    assert hooked.done.stdout == bare.done.stdout
+    assert hooked.notes("hook", bound=False) == []
+    rows = [(row["op"], row["name"]) for row in hooked.notes("tensor")]
+    assert rows == [("save", "w"), ("load", "w")]
+
+
 def test_without_the_library_the_hooks_do_nothing(tmp_path: Path) -> None:
     """A child may inherit the hooks' module and lose the preload library."""
     script = tmp_path / "job.py"
