@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from iotrace.traces.merged_steps import in_steps
 from iotrace.traces.metadata import Completeness, Host, Metadata, RecordedOn
+from iotrace.traces.shared_files import judged_together
 from iotrace.traces.trace import Trace, sort_rows
 
 
@@ -37,7 +38,8 @@ def merge_traces(traces: Sequence[Trace]) -> Trace:
         _moved(trace.table, epoch_ns - min(epochs_ns), before)
         for trace, epoch_ns, before in zip(traces, epochs_ns, processes_before, strict=True)
     ]
-    return Trace(_concat(in_steps(moved)), _merged_metadata(parts, epochs_ns))
+    whole = Trace(_concat(in_steps(moved)), _merged_metadata(parts, epochs_ns))
+    return judged_together(whole, [len(part.processes) for part in parts])
 
 
 def _concat(tables: Sequence[pa.Table]) -> pa.Table:
@@ -134,9 +136,13 @@ def _shifted(part: Completeness, processes_before: int) -> Completeness:
 
 def _merged_completeness(parts: Sequence[Completeness]) -> Completeness:
     counts = [f.name for f in fields(Completeness) if f.type in (int, "int")]
+    extra = dict(item for part in reversed(parts) for item in part.extra.items())
+    for name in [name for name, value in extra.items() if type(value) is int]:
+        extra[name] = sum(n for part in parts if type(n := part.extra.get(name)) is int)
     return Completeness(
         files=tuple(f for part in parts for f in part.files),
         processes=tuple(p for part in parts for p in part.processes),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        extra=extra,
         **{name: sum(getattr(part, name) for part in parts) for name in counts},
     )

@@ -1,5 +1,6 @@
 """Traces of ranks and hosts become one, without mixing processes, hosts or clocks."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from iotrace.traces.metadata import (
     ProcessCompleteness,
     RecordedOn,
 )
-from iotrace.traces.trace import Ints
+from iotrace.traces.trace import Ints, Strings, Trace
 from tests.traces.conftest import small_trace
 
 
@@ -99,3 +100,60 @@ def test_one_trace_merged_is_itself() -> None:
 def test_nothing_cannot_be_merged() -> None:
     with pytest.raises(ValueError, match="no traces"):
         merge_traces([])
+
+
+def known(value: int) -> Ints:
+    return Ints(np.array([value]), np.ones(1, np.bool_))
+
+
+def half(boot: str, offset: int, **columns: object) -> Trace:
+    """Return the trace of a rank that wrote 10 bytes of a file of 20, not the rest."""
+    metadata = part(boot, 1, 0, 0)
+    file = FileCompleteness("/d/shared", 0, 3, 10 if offset == 0 else 0, 20, False)
+    metadata = replace(
+        metadata, completeness=Completeness(files=(file,), extra={"processes_left_out": 2})
+    )
+    given = {
+        "process": np.zeros(1, np.int64),
+        "file": known(3),
+        "path": Strings.constant("/d/shared", 1),
+        "offset": known(offset),
+        "length": known(10),
+        "result": known(10),
+        "flags": Ints(np.zeros(1, np.int64), np.zeros(1, np.bool_)),
+    }
+    return small_trace(1, metadata, **(given | columns))
+
+
+def test_a_file_that_ranks_of_several_hosts_share_is_judged_by_all_their_writes() -> None:
+    """One checkpoint file of all ranks: what one host did not see, another did."""
+    completeness = merge_traces([half("a", 0), half("b", 10)]).metadata.completeness
+
+    assert [(f.process, f.complete) for f in completeness.files] == [(0, True), (1, True)]
+    assert {f.recorded_bytes_written for f in completeness.files} == {20}
+    assert completeness.extra == {"processes_left_out": 4}
+
+
+@pytest.mark.parametrize("offset", [0, 11])
+def test_a_shared_file_with_a_part_that_nobody_saw_is_not_complete(offset: int) -> None:
+    """Merging explains nothing by itself."""
+    completeness = merge_traces([half("a", 0), half("b", offset)]).metadata.completeness
+
+    assert [f.complete for f in completeness.files] == [False, False]
+    assert completeness.files[0].recorded_bytes_written == 10
+
+
+def test_what_was_written_before_a_shared_file_was_emptied_does_not_count() -> None:
+    """The second rank opened it anew."""
+    emptied = half(
+        "b",
+        10,
+        op=Strings.constant("open", 1),
+        start_ns=np.array([100]),
+        flags=known(os.O_WRONLY | os.O_TRUNC),
+    )
+    whole = half("a", 0, length=known(20), result=known(20))
+
+    completeness = merge_traces([whole, emptied]).metadata.completeness
+
+    assert [f.complete for f in completeness.files] == [False, False]
