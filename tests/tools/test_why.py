@@ -336,6 +336,21 @@ def test_json_has_a_list_of_saves_and_loads(small_trace: Path) -> None:
     assert save["amplification"]["over_ranks"] == 1
 
 
+def test_a_trace_without_times_tells_what_needs_none(tmp_path: Path) -> None:
+    """How many bytes and opens at this scale, and what is synced before it is written."""
+    made = ("--ranks", "2", "--engine", "dcp", "--scale", "1/1024", "-o", tmp_path / "t.parquet")
+    assert iotrace("synth", "llama-3.2-3b", *made).returncode == 0
+    shown = iotrace("why", tmp_path / "t.parquet", "--no-probe").stdout
+    assert_fits(shown.split("What to change")[0])
+    found = head(shown.split("no times\n")[1])
+    assert found["trace"].endswith(": dcp, 1 save, 1 load, 2 ranks")
+    assert found["save"] == found["load"] == "its times are not known"
+    assert re.match(r"[\d,]+ of [\d.]+ KiB mean \(704 B median\)$", found["writes"])
+    assert "the tensors, 3 opens); read " in found["bytes"]
+    assert found["durable"].startswith("no: .metadata.tmp is synced before its last write")
+    assert "slowest" not in found and " 0 ns" not in shown
+
+
 def test_options_that_exclude_each_other_are_refused(small_trace: Path) -> None:
     """Before anything is probed."""
     assert_one_line_error(iotrace("why", small_trace, "--no-probe", "--probe-again"), 2, "exclude")

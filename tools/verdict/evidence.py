@@ -54,7 +54,7 @@ def _print_times(terminal: Terminal, verdict: Verdict) -> None:
         rows.append(
             (
                 f"{episode.name}{step} {episode.engine or ''}".rstrip(),
-                format_seconds(finding.seconds),
+                _seconds(finding.seconds),
                 *(format_share(part, rank.seconds) if part else NONE for part in parts),
                 format_bytes(episode.moved_bytes),
             )
@@ -81,15 +81,10 @@ def _print_ranks(terminal: Terminal, verdict: Verdict) -> None:
         rows = [
             (
                 one.name.removeprefix("rank "),
-                format_seconds((one.last_data_ns - finding.episode.start_ns) / 1e9),
-                *(
-                    format_seconds(seconds) if seconds else NONE
-                    for seconds in (
-                        one.io_seconds,
-                        one.sync_seconds,
-                        one.rank_seconds,
-                        one.between_seconds,
-                    )
+                _seconds((one.last_data_ns - finding.episode.start_ns) / 1e9),
+                *map(
+                    _seconds,
+                    (one.io_seconds, one.sync_seconds, one.rank_seconds, one.between_seconds),
                 ),
                 format_bytes(one.bytes),
             )
@@ -116,8 +111,8 @@ def _print_requests(terminal: Terminal, verdict: Verdict) -> None:
                     f"{finding.episode.name}: {op}",
                     format_count(shape.count),
                     format_bytes(shape.typical_bytes) if op != "sync" else NONE,
-                    format_seconds(shape.p50_us / 1e6),
-                    format_seconds(shape.p99_us / 1e6),
+                    _seconds(shape.p50_us / 1e6),
+                    _seconds(shape.p99_us / 1e6),
                     f"{shape.depth:.1f}",
                     NONE if aligned is None else format_share(aligned, 1),
                     format_count(shape.joined_count) if is_data else NONE,
@@ -132,6 +127,10 @@ def _print_requests(terminal: Terminal, verdict: Verdict) -> None:
         terminal.print()
         print_table(terminal, columns, rows)
         print_facts(terminal, notes)
+
+
+def _seconds(seconds: float) -> str:
+    return format_seconds(seconds) if seconds else NONE
 
 
 def _print_bytes(terminal: Terminal, verdict: Verdict) -> None:
@@ -172,7 +171,7 @@ def _longest(verdict: Verdict) -> Iterator[Finding]:
 def _print_slowest(terminal: Terminal, verdict: Verdict) -> None:
     columns = (Column("slowest"), Column("time", right=True), Column("what", shrink=True))
     rows = []
-    for finding in _longest(verdict):
+    for finding in (one for one in _longest(verdict) if one.seconds):
         name, slow = finding.episode.name, finding.slowest
         for request in slow.requests:
             what = file_name(request.path)  # the beginning gives way on a narrow screen

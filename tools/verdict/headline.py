@@ -87,7 +87,7 @@ def headline(
     told = [one for one in (save, load) if one]
     yield from _memory(told, several)
     slow = max(
-        (one for one in told if one.slowest.requests),
+        (one for one in told if one.seconds and one.slowest.requests),
         key=lambda one: one.slowest.requests[0].seconds,
         default=None,
     )
@@ -177,6 +177,8 @@ def _at(failure: Failure) -> str:
 def _time(worst: Finding, findings: Sequence[Finding], several: bool) -> str:
     """Return where the wall time of the longest save or load went, on its last rank."""
     rank = worst.slowest_rank
+    if not worst.seconds:
+        return f"{_about(worst, several)}its times are not known"
     text = format_seconds(worst.seconds)
     text += f" in {worst.episode.label}" if several else ""
     if len(findings) > 1:

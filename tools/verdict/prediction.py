@@ -30,7 +30,7 @@ def predict(finding: Finding, storage: Capability | None) -> Prediction | None:
     What passes without I/O stays as it was. `None` where requests are not round trips: there the
     page cache and what else goes on decide, and no sum of single requests tells the time.
     """
-    if storage is None:
+    if storage is None or not finding.seconds:
         return None
     trip_us = storage.one_by_one_us("write", _SMALL_BYTES, direct=False)
     if trip_us is None or trip_us < ROUND_TRIP_US:

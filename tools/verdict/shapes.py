@@ -21,6 +21,8 @@ def request_shape(shape: Shape) -> str:
     if abs(mean_bytes - shape.typical_bytes) > _SAME * mean_bytes:
         size += f" mean ({format_bytes(shape.typical_bytes)} median)"
     depth = "one at a time" if shape.depth < 1.05 else f"{shape.depth:.1f} at a time"
+    if not shape.busy_seconds:  # no times are known
+        return f"{format_count(shape.count)} of {size}"
     each = format_seconds(shape.mean_us / 1e6)
     rate = f" = {format_rate(shape.bytes, shape.busy_seconds)}" if shape.rate else ""
     if shape.processes > 1:

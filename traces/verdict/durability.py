@@ -57,18 +57,20 @@ def durability(episode: Episode) -> Durability:
     requests = episode.requests.where(episode.requests.done)
     changes = requests.is_op(*_CHANGES)
     renames, links = requests.is_op("rename"), requests.is_op("link")
-    everything_ns = _last(requests, requests.is_op("sync") & ~np.isin(requests.flags, _OF_ONE_FILE))
+    # By the order of rows, which is that of time, and of issue where no times are known.
+    everything = _last(requests.is_op("sync") & ~np.isin(requests.flags, _OF_ONE_FILE))
     # Each process numbers its own files: one of several is known by its name.
     identity = np.where(requests.home >= 0, requests.home, len(requests.homes) + requests.file)
     touched = np.isin(identity, identity[changes & (requests.file >= 0)])
     files, first, owner = np.unique(identity[touched], return_index=True, return_inverse=True)
     own, count = requests.where(touched), len(files)
     writes = own.is_op("write")
-    sync_ns = _last_of_each(own, own.is_op("sync"), owner, count)
-    last_ns = _last_of_each(own, own.is_op(*_CHANGES), owner, count)
+    row = np.flatnonzero(touched)
+    sync = _last_of_each(row, own.is_op("sync"), owner, count)
+    last = _last_of_each(row, own.is_op(*_CHANGES), owner, count)
     unsafe = writes & ~has_flag(own.opened, os.O_SYNC | os.O_DSYNC)
     through = _any_of_each(writes, owner, count) & ~_any_of_each(unsafe, owner, count)
-    synced = through | (np.maximum(sync_ns, everything_ns) >= last_ns)
+    synced = through | (np.maximum(sync, everything) >= last)
     emptied = (writes & has_flag(own.opened, os.O_TRUNC)) | (
         own.is_op("open") & has_flag(own.flags, os.O_TRUNC)
     )
@@ -77,7 +79,7 @@ def durability(episode: Episode) -> Durability:
     renamed = _moved(requests, renames)[names] | (
         _any_of_each(linked, owner, count) & (homes != names)
     )
-    early = np.flatnonzero(~synced & (sync_ns >= 0))[:_NAMES].tolist()
+    early = np.flatnonzero(~synced & (sync >= 0))[:_NAMES].tolist()
     return Durability(
         files=count,
         synced=int(synced.sum()),
@@ -85,16 +87,16 @@ def durability(episode: Episode) -> Durability:
         in_place=int((~renamed).sum()),
         truncated=int((_any_of_each(emptied, owner, count) & ~renamed).sum()),
         renamed=int(renamed.sum()),
-        folder_syncs=_folder_syncs(requests, _last(requests, renames | links)),
+        folder_syncs=_folder_syncs(requests, _last(renames | links)),
         late_bytes=_late_bytes(episode),
         unsynced_bytes=int(own.moved[writes & ~synced[owner]].sum()),
     )
 
 
-def _last_of_each(own: Requests, mask: Mask, owner: IntArray, count: int) -> IntArray:
-    """Return the last start among some of the requests of each file, -1 without any."""
+def _last_of_each(row: IntArray, mask: Mask, owner: IntArray, count: int) -> IntArray:
+    """Return the last row among some of the requests of each file, -1 without any."""
     last = np.full(count, -1, np.int64)
-    np.maximum.at(last, owner[mask], own.start_ns[mask])
+    np.maximum.at(last, owner[mask], row[mask])
     return last
 
 
@@ -115,14 +117,14 @@ def _moved(requests: Requests, renames: Mask) -> Mask:
     return moved
 
 
-def _last(requests: Requests, mask: Mask) -> int:
-    return int(requests.start_ns[mask].max(initial=-1))
+def _last(mask: Mask) -> int:
+    return int(np.flatnonzero(mask).max(initial=-1))
 
 
-def _folder_syncs(requests: Requests, after_ns: int) -> int:
-    """Count the syncs of files that were opened as folders."""
+def _folder_syncs(requests: Requests, after: int) -> int:
+    """Count the syncs of files that were opened as folders, behind a row."""
     syncs = requests.is_op("sync") & requests.is_of_folder
-    return int((syncs & (requests.start_ns >= after_ns)).sum())
+    return int(syncs[after + 1 :].sum())
 
 
 def _late_bytes(episode: Episode) -> int:

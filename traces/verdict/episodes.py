@@ -40,7 +40,8 @@ class Episode:
         phase: save or load.
         step: ordinal of it; -1: no engine was recognised, this is all such I/O of the job.
         engine: who made it, where that is known.
-        start_ns, end_ns: first start and last end of its spans and its requests.
+        start_ns, end_ns: first start and last end of its spans and its requests; equal where no
+            times are known.
         requests: in order of start.
         spans: of its step, in order of start.
     """
@@ -129,7 +130,8 @@ def _episode(
     ends = requests.end_ns[lasting].max(initial=0).tolist() if lasting.any() else 0
     starts += [span.start_ns for span in spans]
     last = max([ends, *(span.end_ns for span in spans)])
-    if not starts or last <= min(starts):
+    # Of a log without times all begin and end at once.
+    if not starts or last < min(starts) or (last == min(starts) and not requests.moved.any()):
         return None
     names = [span.engine for span in spans if span.engine]
     if not names:
