@@ -345,7 +345,7 @@ def test_a_trace_without_times_tells_what_needs_none(tmp_path: Path) -> None:
     found = head(shown.split("no times\n")[1])
     assert found["trace"].endswith(": dcp, 1 save, 1 load, 2 ranks")
     assert found["save"] == found["load"] == "its times are not known"
-    assert re.match(r"[\d,]+ of [\d.]+ KiB mean \(704 B median\)$", found["writes"])
+    assert re.match(r"[\d,]+ of [\d.]+ KiB mean \(873 B median\)$", found["writes"])
     assert "the tensors, 3 opens); read " in found["bytes"]
     assert found["durable"].startswith("no: .metadata.tmp is synced before its last write")
     assert "slowest" not in found and " 0 ns" not in shown
