@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.bindings import Bindings
+from iotrace.replay.durability import are_synced, last_before
 from iotrace.replay.grouping import first_of_each, numbered
 from iotrace.replay.job import DATA_OPS, Op, is_op
 from iotrace.replay.pieces import Ints, spread
@@ -17,7 +18,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Evictions:
-    """Evictions in order of time, a sync before each: how long that takes is known apart.
+    """Evictions in order of time, a sync before each of what is not: how long it takes is known.
 
     Attributes:
         place: index of the request that each one comes right before.
@@ -58,18 +59,20 @@ def find_evictions(requests: Requests, paths: tuple[str, ...], cache: Ints) -> E
     stream[nameless[found]] = requests.at("stream", opens[found])
     kept = np.flatnonzero((path >= 0) | (handle >= 0))
     kept = kept[np.argsort(place[kept], kind="stable")]
-    twice = np.repeat(kept, 2)
+    synced = are_synced(requests, file[kept], place[kept])
+    each = np.repeat(kept, np.where(synced, 1, 2))
+    evicts = np.append(each[1:] != each[:-1], True)[: len(each)]
     rows = Requests.of(
-        len(twice),
-        op=np.tile([Op.SYNC, Op.EVICT], len(kept)),
-        file=file[twice],
-        path=path[twice],
-        handle=handle[twice],
-        stream=stream[twice],
+        len(each),
+        op=np.where(evicts, Op.EVICT, Op.SYNC),
+        file=file[each],
+        path=path[each],
+        handle=handle[each],
+        stream=stream[each],
     )
-    place = place[twice]
+    place = place[each]
     is_last = np.append(place[1:] != place[:-1], True)[: len(place)]
-    return Evictions(place, rows, is_last & ~is_late[twice], tuple(names.paths))
+    return Evictions(place, rows, is_last & ~is_late[each], tuple(names.paths))
 
 
 def _cold_files(requests: Requests) -> tuple[Ints, Ints, Mask]:
@@ -88,7 +91,7 @@ def _cold_files(requests: Requests) -> tuple[Ints, Ints, Mask]:
     at, step = reads[first], step[first]
     file = requests.at("file", at).astype(np.int64)
     begins = loads[begin][np.searchsorted(steps, step)]
-    written = _last_before(requests, (Op.WRITE,), file, at)
+    written = last_before(requests, np.flatnonzero(requests["op"] == Op.WRITE), file, at)
     before = np.full(len(at), -1)  # the first read of the open before, in one step
     order = np.lexsort((at, file, step))
     same = (step[order][1:] == step[order][:-1]) & (file[order][1:] == file[order][:-1])
@@ -112,15 +115,6 @@ def _users(requests: Requests, cache: Ints, file: Ints, place: Ints) -> tuple[In
     query, user = np.repeat(np.arange(len(file)), each), data[first[spread(low, each)]]
     before = user < place[query]
     return query[before], user[before]
-
-
-def _last_before(requests: Requests, ops: tuple[Op, ...], file: Ints, place: Ints) -> Ints:
-    """Return the last request of `ops` on each file before each place, or -1."""
-    rows, count = np.flatnonzero(is_op(requests["op"], ops)), len(requests) + 1
-    keys = np.sort(requests.at("file", rows).astype(np.int64) * count + rows)
-    found = np.searchsorted(keys, file * count + place) - 1
-    key = keys[found.clip(0)] if len(keys) else np.zeros(len(file), np.int64)
-    return np.where((found >= 0) & (key // count == file), key % count, -1)
 
 
 def _open_on(requests: Requests, file: Ints, place: Ints) -> Ints:

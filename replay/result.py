@@ -82,7 +82,8 @@ class Repetition:
         write_seconds: of saving, see `iotrace.traces.elapsed.steps_seconds`.
         read_seconds: the same of loading.
         flush_seconds: of syncing files before loads, so that they can be made cold.
-        sync_seconds: the final sync of every written file or, staged, the drain.
+        sync_seconds: the final sync of every file not synced since it was written or, staged, the
+            drain.
         prepared: files written before the run, off the clock.
         report: what the executor did.
         allocate_seconds: of taking the memory that loads read into, in the slowest worker; 0 for

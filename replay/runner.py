@@ -3,12 +3,12 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
-import numpy.typing as npt
 
 from iotrace.replay.across import run_across
+from iotrace.replay.durability import are_synced
 from iotrace.replay.executors.executor import Executor, LoopOptions, Run
 from iotrace.replay.fold import Fold, fold
 from iotrace.replay.group import Group, each, once
@@ -87,24 +87,21 @@ class Runner:
         except OSError as error:
             raise self._at_destination("the destination could not be made ready", error) from error
 
-    def make_last(self) -> float:
-        """Sync every written file, or drain it; return how long that took, in seconds."""
-        return max(each(self.group, self._drain if self.staged else self._sync))
+    def make_last(self, job: Schedule) -> float:
+        """Sync what a run wrote and did not sync, or drain it; return the seconds that took."""
+        return max(each(self.group, self._drain if self.staged else partial(self._sync, job)))
 
-    def _sync(self) -> float:
+    def _sync(self, job: Schedule) -> float:
         """Sync, as the workers would, what they wrote; in a launch each process what it wrote."""
-        alone = self.group.size == 1
-        chosen = self.plan.files.written if alone else self._written_here()
-        threads = self.folded.count if alone else 1
-        rtt_seconds = self.options.round_trip_seconds
-        return sync_files(self.plan, chosen, self.workspace.fd, rtt_seconds, threads)
-
-    def _written_here(self) -> npt.NDArray[np.bool_]:
-        rows = self.plan.requests
-        own = (self.folded.worker == self.group.rank)[rows["stream"]]
+        alone, rows = self.group.size == 1, job.requests
+        own = ((self.folded.worker == self.group.rank) | alone)[rows["stream"]]
         written = np.zeros(len(self.plan.files), np.bool_)
         written[rows["file"][own & (rows["op"] == Op.WRITE)]] = True
-        return written
+        file = np.flatnonzero(written)
+        written[file[are_synced(rows, file, np.full(len(file), len(rows)), own)]] = False
+        threads = self.folded.count if alone else 1
+        rtt_seconds = self.options.round_trip_seconds
+        return sync_files(self.plan, written, self.workspace.fd, rtt_seconds, threads)
 
     def _drain(self) -> float:
         tier, root = self.workspace.fd, self.destination.fd

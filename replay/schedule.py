@@ -27,10 +27,12 @@ class Schedule:
     Attributes:
         job: what an executor runs.
         origin: per request of the job, the plan's request; -1: an eviction, or the sync before it.
+        requests: the same by columns, on the plan's files.
     """
 
     job: Job
     origin: Ints
+    requests: Requests
 
 
 def schedule(
@@ -89,7 +91,7 @@ def schedule(
         file_count=int(domain.max(initial=-1)) + 1,
         stream_leads=leads if leads.max(initial=-1) >= 0 else None,
     )
-    return Schedule(job, origin)
+    return Schedule(job, origin, planned)
 
 
 def _with_evictions(

@@ -208,7 +208,7 @@ def _timed_runs(
         report(0)
         runner.make_room()
         run, prepared = runner.run(job, report=report)
-        sync_seconds = runner.make_last()
+        sync_seconds = runner.make_last(job)
         one = _measure(plan, job, run, runner.folded.worker, sync_seconds, prepared)
         how = (options.timing, options.time_scale)
         late = lateness_us(plan, one.timings, one.report.start_ns, *how)

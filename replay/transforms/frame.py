@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.durability import is_durable
 from iotrace.replay.job import Op, SyncKind
 from iotrace.replay.lifetimes import Lifetimes
 from iotrace.replay.pieces import Ints
@@ -14,7 +15,7 @@ from iotrace.replay.plan import Plan
 from iotrace.replay.requests import Requests
 from iotrace.replay.transforms.layout import Layout
 from iotrace.replay.transforms.naming import NewNames
-from iotrace.replay.transforms.sessions import Sessions, is_durable
+from iotrace.replay.transforms.sessions import Sessions
 
 Mask = npt.NDArray[np.bool_]
 

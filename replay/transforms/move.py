@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.replay.durability import is_durable
 from iotrace.replay.files import initial_extents
 from iotrace.replay.intervals import unions
 from iotrace.replay.job import MAX_OFFSET_BYTES, Op, SyncKind
@@ -28,7 +29,7 @@ from iotrace.replay.transforms.layout import Layout
 from iotrace.replay.transforms.naming import without_empty_directories
 from iotrace.replay.transforms.regions import Wanted
 from iotrace.replay.transforms.reshape import carried_think, in_order, merge, recut
-from iotrace.replay.transforms.sessions import HANDLE_FLAGS, Sessions, is_durable
+from iotrace.replay.transforms.sessions import HANDLE_FLAGS, Sessions
 
 Mask = npt.NDArray[np.bool_]
 

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.grouping import grouped, numbered
-from iotrace.replay.job import Op, SyncKind
 from iotrace.replay.pieces import Ints
 from iotrace.replay.requests import Requests
 from iotrace.traces.phases import Phase
@@ -16,7 +15,6 @@ Mask = npt.NDArray[np.bool_]
 
 # What a handle keeps of the opens it stands for: it decides how each request is carried out.
 HANDLE_FLAGS = os.O_DIRECT | os.O_SYNC | os.O_DSYNC
-_DURABLE = (SyncKind.FSYNC, SyncKind.FDATASYNC, SyncKind.MSYNC)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +61,3 @@ class Sessions:
         last = np.full(len(self.first), -1)
         np.maximum.at(last, self.of_row[chosen], np.flatnonzero(chosen))
         return last[last >= 0]
-
-
-def is_durable(rows: Requests) -> Mask:
-    """Return which requests make the data of one file durable."""
-    return np.asarray((rows["op"] == Op.SYNC) & np.isin(rows["flags"], _DURABLE))

@@ -13,6 +13,7 @@ from iotrace.replay.schedule import Schedule, schedule
 from iotrace.replay.sketch import sketch
 
 from .job_builder import directory
+from .session_run import run
 from .slow_mount import slow_mount
 
 SAVE = "open a w+create+trunc\nwrite a 0 8192\nclose a\n"
@@ -102,3 +103,24 @@ def test_an_eviction_follows_its_sync(queue_depth: int) -> None:
     assert rows["op"][at - 1] == Op.SYNC
     assert rows["stream"][at - 1] == rows["stream"][at]
     assert rows["fence"][at - 1] > 0 and rows["fence"][at] == 2
+
+
+def test_what_is_synced_already_is_not_synced_again(tmp_path: Path) -> None:
+    """A sync of a clean file flushes the device, and would count as time until durable."""
+    synced = "open a w+create\nwrite a 0 9\nsync a\nclose a\n"
+    late = "open b w+create\nwrite b 0 9\nsync b\nwrite b 9 9\nclose b\n"
+    loads = "".join(f"open {name} r\nread {name} 0 9\nclose {name}\n" for name in "ab")
+    job = schedule(sketch("step 0\n" + synced + late + "step 1\n" + loads)).job
+    own = job.requests[job.requests["path"] >= 0]
+    flushed = own[own["op"] == Op.SYNC]
+    assert [job.paths[path] for path in flushed["path"]] == ["b"]
+    assert (own["op"] == Op.EVICT).sum() == 2
+    for text, count in (
+        (synced, 1),  # its own
+        (late, 2),  # and the one in the end
+        (synced + late, 3),
+        ("step 0\n" + late + "step 1\nopen b r\nread b 0 9\nclose b", 3),  # and an eviction's
+    ):
+        with slow_mount(tmp_path, 0.0, cached=True) as mount:
+            assert run(sketch(text), tmp_path).errors == ()
+        assert mount.seen["fsync"] == count + 1  # what the storage is like is tried first
