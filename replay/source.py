@@ -83,8 +83,8 @@ def _cuda_torch() -> Any:
         import torch
     except ImportError as error:
         raise ReplayError(
-            "--source cuda needs torch, which is not installed; pip install 'iotrace[torch]', or "
-            "use --source host"
+            "--source cuda needs torch, which is not installed: `pip install torch`, or use "
+            "--source host"
         ) from error
     if not torch.cuda.is_available():
         raise ReplayError("--source cuda needs a GPU, and torch finds none; use --source host")

@@ -15,8 +15,8 @@ import numpy as np
 from iotrace.traces.columns import IntArray
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.phases import Phase, phases
-from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
-from iotrace.traces.summary import summarize
+from iotrace.traces.schema import REQUEST_LAYERS
+from iotrace.traces.summary import Summary, summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.writer import replacing
 
@@ -30,11 +30,12 @@ def write(trace: Trace, target: Path) -> list[str]:
         TraceFormatError: the trace saves nothing.
         OSError: the file cannot be written.
     """
-    saved = _saved_bytes(trace)
+    summary = summarize(trace)
+    saved = _saved_bytes(trace, max(summary.saves, 1))
     if not saved:
         raise TraceFormatError("the trace saves nothing that DLIO could be told of")
     with replacing(target) as file:
-        for line in _lines(trace, saved):
+        for line in _lines(trace, summary, saved):
             file.write(f"{line}\n".encode())
     said = [
         "the tensors, files and requests: DLIO writes one tensor of a rank's bytes with torch.save",
@@ -46,17 +47,21 @@ def write(trace: Trace, target: Path) -> list[str]:
     return said
 
 
-def _saved_bytes(trace: Trace) -> dict[int, int]:
-    """Return the bytes of one checkpoint of each process that saves."""
+def _saved_bytes(trace: Trace, saves: int) -> dict[int, int]:
+    """Return the bytes of one checkpoint of each rank that saves, or process outside a launcher.
+
+    The launcher's own process has no rank, and what it writes is no checkpoint.
+    """
     writes = trace.where(trace.row_mask(layer=REQUEST_LAYERS, op="write"))
-    moved, process = writes.ints("result", null=0).clip(min=0), writes.ints("process")
+    moved = writes.ints("result", null=0).clip(min=0)
     if not len(writes):  # tensors alone
         writes = trace.where(trace.row_mask(layer="tensor", op="save"))
-        moved, process = writes.ints("length", null=0), writes.ints("process")
-    step = writes.ints("step")
-    steps = max(len(np.unique(step[step >= 0])), 1)
-    totals = {p: _sum(moved[process == p]) // steps for p in np.unique(process).tolist()}
-    return {p: total for p, total in totals.items() if total}
+        moved = writes.ints("length", null=0)
+    saver = writes.ints("rank")
+    if not (saver >= 0).any():
+        saver = writes.ints("process")
+    totals = {one: _sum(moved[saver == one]) // saves for one in np.unique(saver).tolist()}
+    return {one: total for one, total in totals.items() if one >= 0 and total}
 
 
 def _sum(values: IntArray) -> int:
@@ -64,14 +69,10 @@ def _sum(values: IntArray) -> int:
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
-def _lines(trace: Trace, saved: dict[int, int]) -> Iterator[str]:
-    summary = summarize(trace)
+def _lines(trace: Trace, summary: Summary, saved: dict[int, int]) -> Iterator[str]:
     ranks = len(saved)
     size = round(sum(saved.values()) / ranks)
-    phase = phases(trace)
-    loads = bool(((phase == Phase.LOAD) & trace.row_mask(op=(*DATA_OPS, "map", "load"))).any())
     syncs = bool(trace.row_mask(layer=REQUEST_LAYERS, op="sync").any())
-    steps = max(len(summary.steps), 1)
     pause = _pause_seconds(trace)
     engines = ", ".join(summary.engines) or "unknown"
     yield f"# Made by iotrace convert of a trace of {json.dumps(engines)}; run it with:"
@@ -89,8 +90,8 @@ def _lines(trace: Trace, saved: dict[int, int]) -> Iterator[str]:
     yield "  checkpoint_folder: checkpoints/iotrace"
     yield f"  model_size: {size}  # where release 2.0.0 looks for it"
     yield f"  fsync: {syncs}"
-    yield f"  num_checkpoints_write: {steps}"
-    yield f"  num_checkpoints_read: {steps if loads else 0}"
+    yield f"  num_checkpoints_write: {max(summary.saves, 1)}"
+    yield f"  num_checkpoints_read: {summary.loads}"
     if pause is not None:
         yield f"  time_between_checkpoints: {pause:.3f}"
 

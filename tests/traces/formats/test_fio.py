@@ -96,7 +96,7 @@ def as_log(actions: list[tuple[int, str, str, int, int]]) -> str:
 
 @given(st.lists(ACTION, max_size=30))
 def test_a_log_comes_back_as_it_was(actions: list[tuple[int, str, str, int, int]]) -> None:
-    """Log to trace to log, byte for byte; times are counted from the first action on."""
+    """A log that begins at 0, and adds files as they come, is the same byte for byte."""
     text = as_log([(0, "/d/first", "open", 0, 0), *actions])
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder, "before"), Path(folder, "after")
@@ -106,6 +106,30 @@ def test_a_log_comes_back_as_it_was(actions: list[tuple[int, str, str, int, int]
         assert after.read_text() == text
         again = fio.read(after)
     assert again.table.equals(trace.table)
+
+
+def test_a_log_of_fio_comes_back_with_times_from_zero(tmp_path: Path) -> None:
+    """Every action in its place; fio gives a sync an extent, which no sync has."""
+    options = "--filename=f1:f2 --size=2m --bsrange=4k-32k --rw=randrw --number_ios=60 --fsync=9"
+    command = ["fio", "--name=w", *options.split(), "--write_iolog=log"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    fio.write(fio.read(tmp_path / "log"), tmp_path / "again")
+
+    before, after = (actions_of(tmp_path / name) for name in ("log", "again"))
+
+    assert len({action for _, _, action, _ in before} & {"read", "write", "sync"}) == 3
+    first_us = before[0][0]
+    assert after == [(us - first_us, f"/{name}", *rest) for us, name, *rest in before]
+
+
+def actions_of(path: Path) -> list[tuple[int, str, str, list[str]]]:
+    """Return microsecond, name, action and extent of the lines that act on a file."""
+    lines = [line.split() for line in path.read_text().splitlines()[1:]]
+    return [
+        (int(us), name, action, extent if action in ("read", "write") else [])
+        for us, name, action, *extent in lines
+        if action != "add"
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CORPUS.glob("*.parquet")))

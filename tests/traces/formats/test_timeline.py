@@ -140,6 +140,27 @@ def test_a_configuration_tells_ranks_bytes_syncs_and_steps(tmp_path: Path) -> No
     assert any("ranks differ" in sentence for sentence in unsaid)
 
 
+def test_the_launcher_is_no_rank_and_a_load_is_counted_once(tmp_path: Path) -> None:
+    """Two ranks save 100 bytes twice each and load once; torchrun wrote 4 bytes of its own."""
+    trace = small_trace(
+        7,
+        op=Strings.of(["write"] * 5 + ["read"] * 2),
+        start_ns=np.array([0, 10, 20, 1_000, 1_010, 2_000, 2_010]),
+        step=Ints(np.array([0, 0, 0, 1, 1, 2, 2]), np.arange(7) > 0),
+        rank=np.array([-1, 0, 1, 0, 1, 0, 1]),
+        process=np.array([0, 1, 2, 1, 2, 1, 2]),
+        path=Strings.of(["/tmp/error.json", *(["/a", "/b"] * 3)]),
+        file=np.array([0, 1, 2, 1, 2, 1, 2]),
+        result=np.array([4, *[100] * 6]),
+    )
+    dlio.write(trace, tmp_path / "t.yaml")
+    text = (tmp_path / "t.yaml").read_text()
+    config = yaml.safe_load(text)["checkpoint"]
+    assert "mpirun -n 2 " in text
+    assert config["model_size"] == 100
+    assert (config["num_checkpoints_write"], config["num_checkpoints_read"]) == (2, 1)
+
+
 def test_two_steps_tell_the_time_between_them(tmp_path: Path) -> None:
     """Bytes are those of one checkpoint; a trace that saves nothing has no configuration."""
     trace = small_trace(
