@@ -32,7 +32,8 @@ def are_synced(requests: Requests, file: Ints, place: Ints, chosen: Mask | None 
     chosen = np.ones(len(requests), np.bool_) if chosen is None else chosen
     changes = is_op(requests["op"], (Op.WRITE, Op.ALLOCATE)) | resets_of(requests)
     changed = last_before(requests, np.flatnonzero(changes & chosen), file, place)
-    synced = last_before(requests, np.flatnonzero(is_durable(requests) & chosen), file, place)
+    syncs = (is_durable(requests) | (requests["op"] == Op.EVICT)) & chosen  # drops what is clean
+    synced = last_before(requests, np.flatnonzero(syncs), file, place)
     whole = (requests["op"] == Op.SYNC) & (requests["flags"] >= SyncKind.FILE_SYSTEM)
     wholes = np.append(-1, np.flatnonzero(whole & chosen))
     synced = np.maximum(synced, wholes[np.searchsorted(wholes, place) - 1])

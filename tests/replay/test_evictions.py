@@ -11,6 +11,7 @@ from iotrace.replay.lasting import sync_files
 from iotrace.replay.measure import flush_seconds
 from iotrace.replay.schedule import Schedule, schedule
 from iotrace.replay.sketch import sketch
+from iotrace.replay.transforms.drop_behind import DropBehind
 
 from .job_builder import directory
 from .session_run import run
@@ -124,3 +125,11 @@ def test_what_is_synced_already_is_not_synced_again(tmp_path: Path) -> None:
         with slow_mount(tmp_path, 0.0, cached=True) as mount:
             assert run(sketch(text), tmp_path).errors == ()
         assert mount.seen["fsync"] == count + 1  # what the storage is like is tried first
+
+
+def test_what_was_dropped_behind_is_durable(tmp_path: Path) -> None:
+    """Pages are written out before they are dropped, and that is in the time of the save."""
+    plan = DropBehind()(sketch("open a w+create\nwrite a 0 9\nclose a"))
+    with slow_mount(tmp_path, 0.0, cached=True) as mount:
+        assert run(plan, tmp_path).errors == ()
+    assert mount.seen["fsync"] == 1 + 1
