@@ -96,7 +96,7 @@ static __attribute__((noinline)) struct open_file *file_for(struct opening openi
 		path_of_descriptor(&path, fd);
 	else
 		path_resolve(&path, opening.at, opening.path);
-	if (!path.bytes)
+	if (!path.bytes || path_is_kernel_file(&path)) /* /proc/./self/fd/3 leads out of /proc, too */
 		path_of_descriptor(&path, fd);
 	if (!scope_wants(path.text, path.bytes, is_for_writing(opening.flags))) {
 		LOG_COUNT(ignored_opens, 1);

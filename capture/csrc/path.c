@@ -6,6 +6,7 @@
 #include "inode.h"
 #include "keeper.h"
 #include "log.h"
+#include "magic_links.h"
 
 static const char deleted[] = " (deleted)";
 
@@ -71,36 +72,42 @@ static size_t read_link_of_descriptor(int fd, char *buffer, size_t room)
 	return path_read_link(name, buffer, room);
 }
 
-/* A name may really end like that. */
-static bool names(struct path *path, int fd)
+/* A name may really end like that: then it is that of the open file. */
+static bool names(char *name, size_t bytes, const struct inode *open)
 {
-	struct inode open, named;
+	struct inode named;
 
-	if (path->bytes == sizeof(path->buffer))
+	if (bytes == PATH_MAX)
 		return false;
-	path->buffer[path->bytes] = '\0';
-	return inode_of_descriptor(fd, &open) == 0 &&
-	       inode_of(AT_FDCWD, path->buffer, AT_SYMLINK_NOFOLLOW, &named) == 0 &&
-	       open.device == named.device && open.number == named.number;
+	name[bytes] = '\0';
+	return inode_of(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW, &named) == 0 &&
+	       open->device == named.device && open->number == named.number;
+}
+
+static bool says_deleted(const char *text, size_t bytes)
+{
+	size_t suffix = sizeof(deleted) - 1;
+
+	return bytes > suffix && memcmp(text + bytes - suffix, deleted, suffix) == 0;
 }
 
 void path_of_descriptor(struct path *path, int fd)
 {
-	size_t suffix = sizeof(deleted) - 1;
+	struct inode open;
 
 	path->text = path->buffer;
 	path->bytes = read_link_of_descriptor(fd, path->buffer, sizeof(path->buffer));
-	path->is_deleted = path->bytes > suffix &&
-			   memcmp(path->buffer + path->bytes - suffix, deleted, suffix) == 0 &&
-			   !names(path, fd);
+	path->is_deleted = says_deleted(path->buffer, path->bytes) &&
+			   !(inode_of_descriptor(fd, &open) == 0 &&
+			     names(path->buffer, path->bytes, &open));
 	if (path->is_deleted)
-		path->bytes -= suffix;
+		path->bytes -= sizeof(deleted) - 1;
 }
 
 /* A folder that was removed leads up all the same: `../x` in it is a name. */
 static size_t folder_of(int at, char *buffer, size_t room)
 {
-	size_t suffix = sizeof(deleted) - 1, used;
+	size_t used;
 	long bytes;
 
 	if (at != AT_FDCWD) {
@@ -111,12 +118,42 @@ static size_t folder_of(int at, char *buffer, size_t room)
 			return put_root(buffer, (size_t)bytes - 1, room); /* the kernel counts the NUL */
 		used = path_read_link("/proc/self/cwd", buffer, room);
 	}
-	if (used > suffix && memcmp(buffer + used - suffix, deleted, suffix) == 0)
-		used -= suffix;
+	if (says_deleted(buffer, used))
+		used -= sizeof(deleted) - 1;
 	return used && buffer[0] == '/' ? used : 0; /* "(unreachable)": outside of what it may see */
 }
 
-void path_resolve(struct path *path, int at, const char *argument)
+/* Put what a magic link leads to in its place; of a pipe, say, that is no path. */
+static __attribute__((noinline)) void follow(struct path *path)
+{
+	char link[MAGIC_LINK_BYTES], target[PATH_MAX];
+	size_t bytes = path->bytes, used, linked;
+	const char *text = path_below_root(path->text, &bytes);
+	struct inode open;
+
+	linked = magic_link(text, bytes, link);
+	used = linked ? path_read_link(link, target, sizeof(target)) : 0;
+	if (!used || target[0] != '/')
+		return;
+	if (says_deleted(target, used) &&
+	    !(inode_of(AT_FDCWD, link, 0, &open) == 0 && names(target, used, &open)))
+		used -= sizeof(deleted) - 1;
+	text += linked;
+	bytes -= linked;
+	if (bytes && used == 1)
+		used = 0; /* the root folder itself */
+	if (bytes > sizeof(target) - used) {
+		bytes = sizeof(target) - used;
+		LOG_COUNT(cut_texts, 1);
+	}
+	memcpy(target + used, text, bytes);
+	memcpy(path->buffer, target, used + bytes);
+	path->text = path->buffer;
+	path->bytes = used + bytes;
+}
+
+/* Absolute; the text is the argument itself if that was. */
+static void join(struct path *path, int at, const char *argument)
 {
 	size_t length = strlen(argument), folder;
 
@@ -152,6 +189,13 @@ static bool starts_with(const struct path *path, const char *prefix)
 	const char *text = path_below_root(path->text, &bytes);
 
 	return bytes >= prefix_bytes && memcmp(text, prefix, prefix_bytes) == 0;
+}
+
+void path_resolve(struct path *path, int at, const char *argument)
+{
+	join(path, at, argument);
+	if (unlikely(starts_with(path, "/proc/") || starts_with(path, "/dev/")))
+		follow(path);
 }
 
 bool path_is_kernel_file(const struct path *path)

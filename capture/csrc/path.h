@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A path argument made absolute: joined, not normalised, never followed. In a
- * root folder of its own, a process's paths begin where the launcher sees that.
+ * A path argument made absolute: joined, not normalised, and not followed but
+ * by links of /proc. In a root folder of its own, a process's paths begin where
+ * the launcher sees that.
  */
 #ifndef IOTRACE_PATH_H
 #define IOTRACE_PATH_H

@@ -69,6 +69,7 @@ static __attribute__((noinline)) void decode_open(struct ring *ring, const struc
 	if (!path.bytes)
 		return;
 	inode_of(sqe->fd, name, record.flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0, &inode);
+	inode.is_nameless = inode.mode && !inode.links; /* opened anew by a link of /proc */
 	file.kind = kind_of(&path, record.flags, &inode);
 	file.appends = record.flags & O_APPEND;
 	if (file.kind == FILE_IGNORED)
@@ -97,7 +98,7 @@ static void describe(const struct open_file *file, const struct inode *inode)
 	described->offset = (int64_t)inode->device;
 	described->length = (int64_t)inode->number;
 	described->result = (int64_t)inode->birth_ns;
-	described->flags = inode->mode;
+	described->flags = inode->mode | (inode->links ? 0 : FILE_NAMELESS);
 }
 
 /*

@@ -17,6 +17,8 @@ WRAPPERS = (
     ("deepspeed.io.py_file_writer", "PyFileWriter", "_fp"),
 )
 
+# Links to what the job has open or works in: they mean nothing to others.
+_OF_PROCESSES = ("/proc/", "/dev/fd/", "/dev/std")
 _DELETED = " (deleted)"  # what the kernel appends to a file without a name, O_TMPFILE's too
 
 
@@ -67,8 +69,11 @@ def path_of_file(file: Any) -> str:
     if isinstance(name, bytes):
         name = os.fsdecode(name)
     if isinstance(name, str) and os.path.isabs(name):
-        return name
-    link = os.readlink(f"/proc/self/fd/{file.fileno()}")
+        return _followed(name)
+    return _without_deleted(os.readlink(f"/proc/self/fd/{file.fileno()}"))
+
+
+def _without_deleted(link: str) -> str:
     if link.endswith(_DELETED) and not os.access(link, os.F_OK):
         return link[: -len(_DELETED)]
     return link
@@ -76,7 +81,13 @@ def path_of_file(file: Any) -> str:
 
 def absolute(path: str | bytes) -> str:
     """Return `path` below the working folder, otherwise as it is."""
-    return os.path.join(os.getcwd(), os.fsdecode(path))
+    return _followed(os.path.join(os.getcwd(), os.fsdecode(path)))
+
+
+def _followed(path: str) -> str:
+    if path.startswith(_OF_PROCESSES):
+        return _without_deleted(os.path.realpath(path))
+    return path
 
 
 def unwrapped(destination: Any) -> Any:

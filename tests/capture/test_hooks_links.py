@@ -51,3 +51,11 @@ def test_a_rename_that_nobody_saw_keeps_the_folder_the_job_knows(linked: EngineJ
     assert not [path for path in targets if Path(path).parent.name == "far"]
     assert check_trace(trace) == []
     assert [note for note in trace.metadata.completeness.notes if "rename" in note] == []
+
+
+def test_a_link_to_a_descriptor_is_the_file_behind_it(linked: EngineJob) -> None:
+    """Engines in containers are given /dev/stdout or /dev/fd/3 as their path."""
+    for op in ("save", "load"):
+        (row,) = linked.rows("tensor", op=op, name="given")
+        assert linked.name(row) == "far/given.pt"
+        assert {r["op"] for r in linked.rows("request", file=row["file"])} >= {"read", "write"}

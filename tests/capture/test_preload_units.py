@@ -23,6 +23,7 @@ PARTS = (
     "real",
     "scope",
     "path",
+    "magic_links",
     "inode",
     "descriptors",
     "request",

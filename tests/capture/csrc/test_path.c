@@ -13,13 +13,20 @@ static bool is(const struct path *path, const char *expected)
 	return path->bytes == strlen(expected) && memcmp(path->text, expected, path->bytes) == 0;
 }
 
+/* No links of processes, or of nobody. */
+static const char *const plain[] = {
+	"/proc/self/fd", "/proc/self/fd/", "/proc/self", "/proc/self/task", "/proc/self/task/1",
+	"/proc/meminfo", "/proc/", "/dev/", "/dev/fd", "/dev/fd/", "/dev/null", "/dev/shm/x",
+	"/dev/fd/99999", "/proc/self/fd/99999", "/proc/none/cwd/x", "/data/proc/self/fd/0",
+};
+
 int main(int argc, char **argv)
 {
-	char folder[PATH_MAX], expected[PATH_MAX + 64], overlong[PATH_MAX + 10];
+	char folder[PATH_MAX], expected[PATH_MAX + 64], overlong[PATH_MAX + 10], link[64];
 	struct path path;
 	struct inode inode, same;
 	struct stat status;
-	int fd;
+	int fd, pipes[2];
 
 	CHECK(argc == 2 && realpath(argv[1], folder) && chdir(folder) == 0);
 	path_resolve(&path, AT_FDCWD, "/a//b/../c");
@@ -49,7 +56,18 @@ int main(int argc, char **argv)
 	CHECK(inode.bytes == 4 && S_ISREG(inode.mode) && inode.links == 1);
 	CHECK(inode_of(AT_FDCWD, expected, 0, &same) == 0);
 	CHECK(memcmp(&inode, &same, sizeof(inode)) == 0);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	path_resolve(&path, AT_FDCWD, link);
+	CHECK(is(&path, expected));
+	snprintf(link, sizeof(link), "/dev/fd/%d", fd);
+	path_resolve(&path, AT_FDCWD, link);
+	CHECK(is(&path, expected));
+	snprintf(link, sizeof(link), "/proc/%d/task/%d/fd/%d", getpid(), getpid(), fd);
+	path_resolve(&path, AT_FDCWD, link);
+	CHECK(is(&path, expected));
 	CHECK(unlink(expected) == 0);
+	path_resolve(&path, AT_FDCWD, link);
+	CHECK(is(&path, expected));
 	path_of_descriptor(&path, fd);
 	CHECK(is(&path, expected)); /* without " (deleted)" */
 	CHECK(inode_of(AT_FDCWD, expected, 0, &same) == -ENOENT && same.number == 0);
@@ -61,5 +79,30 @@ int main(int argc, char **argv)
 	CHECK(path_is_kernel_file(&path));
 	path_resolve(&path, AT_FDCWD, "/process");
 	CHECK(!path_is_kernel_file(&path));
+
+	CHECK(chdir(folder) == 0);
+	path_resolve(&path, AT_FDCWD, "/proc/thread-self/cwd/y//z");
+	snprintf(expected, sizeof(expected), "%s/y//z", folder);
+	CHECK(is(&path, expected));
+	path_resolve(&path, AT_FDCWD, "/proc/self/root/top");
+	CHECK(is(&path, "/top"));
+	path_resolve(&path, AT_FDCWD, "/proc/self/root");
+	CHECK(is(&path, "/"));
+	path_resolve(&path, AT_FDCWD, "/proc/self/cwd/../fd/3");
+	snprintf(expected, sizeof(expected), "%s/../fd/3", folder);
+	CHECK(is(&path, expected));
+	memcpy(overlong, "/proc/self/root/", 16);
+	path_resolve(&path, AT_FDCWD, overlong);
+	CHECK(path.bytes == PATH_MAX + 10 - 1 - 15);
+	memcpy(overlong, "/proc/self/cwd/o", 16);
+	path_resolve(&path, AT_FDCWD, overlong);
+	CHECK(path.bytes == PATH_MAX);
+	CHECK(pipe(pipes) == 0 && dup2(pipes[0], 0) == 0);
+	path_resolve(&path, AT_FDCWD, "/dev/stdin");
+	CHECK(is(&path, "/dev/stdin"));
+	for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++) {
+		path_resolve(&path, AT_FDCWD, plain[i]);
+		CHECK(is(&path, plain[i]));
+	}
 	return 0;
 }

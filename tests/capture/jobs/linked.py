@@ -27,3 +27,8 @@ os.symlink("relative.pt", "link/latest.pt")
 with open("link/latest.pt", "rb") as file:
     torch.load(file)
 load_file("link/renamed.safetensors")
+
+with open("far/given.pt", "wb") as file:
+    torch.save({"given": torch.arange(7)}, f"/dev/fd/{file.fileno()}")
+    with open(f"/proc/self/fd/{file.fileno()}", "rb") as again:
+        torch.load(again)
