@@ -42,6 +42,8 @@ def are_synced(requests: Requests, file: Ints, place: Ints, chosen: Mask | None 
 
 def last_before(requests: Requests, rows: Ints, file: Ints, place: Ints) -> Ints:
     """Return the last of `rows` that is on each file and before each place, or -1."""
+    if not len(file):
+        return np.zeros(0, np.int64)
     count = len(requests) + 1
     keys = np.sort(requests.at("file", rows).astype(np.int64) * count + rows)
     found = np.searchsorted(keys, file * count + place) - 1

@@ -106,6 +106,8 @@ def _users(requests: Requests, cache: Ints, file: Ints, place: Ints) -> tuple[In
 
     Of the requests that went through one cache there is the first.
     """
+    if not len(file):
+        return file, place
     data = np.flatnonzero(is_op(requests["op"], DATA_OPS))
     own = cache[requests.at("stream", data)]
     count = int(own.max(initial=0)) + 1

@@ -49,8 +49,8 @@ def sync_files(
         OSError: as open and fsync.
     """
     names = _left(plan, chosen)
-    begin = time.monotonic()
     with ThreadPoolExecutor(max(threads, 1)) as pool:
+        begin = time.monotonic()
         each = pool.map if threads > 1 and len(names) > 1 else map
         for _ in each(lambda name: _sync(name, root_fd, round_trip_seconds), names):
             pass
