@@ -284,7 +284,7 @@ static bool is_full(struct ring *ring, uint32_t end)
 	       ring->queue_entries;
 }
 
-bool ring_announce(struct ring *ring, const struct pending *pending)
+void ring_announce(struct ring *ring, const struct pending *pending)
 {
 	uint32_t end = atomic_load_explicit(&ring->announced, memory_order_relaxed);
 
@@ -293,8 +293,7 @@ bool ring_announce(struct ring *ring, const struct pending *pending)
 		end_reaping(ring);
 	}
 	if (unlikely(is_full(ring, end)))
-		return false; /* its end stays unknown, its completion will be counted */
+		return; /* its end stays unknown */
 	ring->queue[end & (ring->queue_entries - 1)] = *pending;
 	atomic_store_explicit(&ring->announced, end + 1, memory_order_release);
-	return true;
 }

@@ -8,8 +8,8 @@
 /* Called first at each look at a ring: after a fork, what is in flight is the parent's. */
 void ring_settle(struct ring *ring);
 
-/* Put a request where completions are looked up; false: no room, and counted. */
-bool ring_announce(struct ring *ring, const struct pending *pending);
+/* Put a request where completions are looked up; without room its completion will be counted. */
+void ring_announce(struct ring *ring, const struct pending *pending);
 
 /*
  * Look for completions without a call on the ring, in any thread: those that the job has found in

@@ -2,7 +2,8 @@
 /*
  * A shadow of each ring. Requests are taken off the submission queue before
  * the kernel is told of them, and completions off the completion queue at
- * each call on the ring that can be seen; the job's own heads are not touched.
+ * each call on the ring that can be seen, and at calls that may follow from
+ * them (rings_look); the job's own heads are not touched.
  *
  * Whoever submits announces the requests in a queue; whoever looks for
  * completions first takes what was announced. Each part has one thread at a
