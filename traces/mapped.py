@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from iotrace.traces.columns import IntArray
+from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.intervals import Intervals
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
@@ -36,11 +36,9 @@ def mapped_unseen(trace: Trace) -> Iterator[str]:
     requests = Requests.of(trace)
     maps = requests.is_op("map") & (requests.result >= 0)
     users = (requests.process << 32) + requests.file
-    opens = requests.is_op("open") & (requests.flags >= 0) & (requests.result >= 0)
-    opens &= (requests.flags & os.O_ACCMODE) != os.O_RDONLY
     # One that may be written and is of a file opened for reading is private: it changes no file.
     writes = maps & (requests.flags >= 0) & (requests.flags & _PROT_WRITE != 0)
-    writes &= np.isin(users, users[opens])
+    writes &= _opened_for_writing(requests, users)
     reads = maps & ~writes & ~np.isin(users, users[requests.is_op("fault")])
     for rows, verb, unseen in (
         (np.flatnonzero(reads), "reading", "what was read of them from memory"),
@@ -52,6 +50,19 @@ def mapped_unseen(trace: Trace) -> Iterator[str]:
                 f"{sized(touched)} of {plural(files, 'file')} were mapped into memory for "
                 f"{verb}; {unseen} was not seen"
             )
+
+
+def _opened_for_writing(requests: Requests, users: IntArray) -> Mask:
+    """Return whether the last open of each row's file by its process was one for writing."""
+    opens = np.flatnonzero(requests.is_op("open") & (requests.flags >= 0) & (requests.result >= 0))
+    user = np.unique(users, return_inverse=True)[1]
+    place = user * len(users) + np.arange(len(users))
+    opened = np.sort(place[opens])
+    last = opened[np.searchsorted(opened, place, side="right") - 1] if len(opens) else place - 1
+    is_known = (last <= place) & (last // max(len(users), 1) == user)
+    flags = requests.flags[last % max(len(users), 1)]
+    may_write: Mask = (flags & os.O_ACCMODE) != os.O_RDONLY
+    return is_known & may_write
 
 
 def _extent(requests: Requests, rows: IntArray) -> tuple[int, int]:

@@ -79,6 +79,14 @@ def test_mapped_bytes_count_once_and_by_what_may_be_done(
     assert all(word in note for note in notes for word in expected)
 
 
+def test_a_file_that_the_process_wrote_before_is_mapped_for_reading(tmp_path: Path) -> None:
+    """As torch.load(mmap=True) does: what counts is how it was opened last."""
+    text = OPEN.format(flags="O_WRONLY|O_CREAT") + "close(3) = 0\n" + OPEN.format(flags="O_RDONLY")
+    text += MAP.format(offset=0, length=8192, protection="PROT_READ|PROT_WRITE", kind="MAP_PRIVATE")
+    notes = list(mapped_unseen(strace.read(log_of(tmp_path, text))))
+    assert [("reading" in note, "writing" in note) for note in notes] == [(True, False)]
+
+
 def test_what_strace_was_not_asked_to_show_is_said(tmp_path: Path) -> None:
     """Children without -f, maps left out by -e, rings that submit by themselves."""
     text = (
