@@ -61,8 +61,7 @@ def _opened_for_writing(requests: Requests, users: IntArray) -> Mask:
     last = opened[np.searchsorted(opened, place, side="right") - 1] if len(opens) else place - 1
     is_known = (last <= place) & (last // max(len(users), 1) == user)
     flags = requests.flags[last % max(len(users), 1)]
-    may_write: Mask = (flags & os.O_ACCMODE) != os.O_RDONLY
-    return is_known & may_write
+    return np.asarray(is_known & ((flags & os.O_ACCMODE) != os.O_RDONLY))
 
 
 def _extent(requests: Requests, rows: IntArray) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from iotrace.traces.location import PARQUET_MAGIC, Location, locate, one_line
 from iotrace.traces.merge import merge_traces
 from iotrace.traces.merged_steps import STEP_COLUMNS
 from iotrace.traces.metadata import Metadata
+from iotrace.traces.newer import is_newer, known_words
 from iotrace.traces.parquet_size import needed_bytes
 from iotrace.traces.repeats import find_repeat
 from iotrace.traces.schema import COLUMNS, METADATA_KEY, REQUIRED_COLUMNS, SCHEMA, TEXT_COLUMNS
@@ -49,7 +50,8 @@ def read_trace(
 
     Returns:
         The rows sorted by `start_ns`. Columns that this version does not know are left out;
-        known ones that the file lacks are null.
+        known ones that the file lacks are null. So it is with words of a later minor version: see
+        `iotrace.traces.newer`.
 
     Raises:
         TraceFormatError: there is no such file, it is not a trace, it is broken, or of a format
@@ -75,6 +77,9 @@ def read_trace(
             f"{first} and {second} are the same recording twice; take one out of the folder"
         )
     whole = merge_traces(parts)
+    newer = [v for v in (part.metadata.format_version for part in parts) if is_newer(v)]
+    if newer:
+        whole = known_words(whole, newer[0])
     return whole if read == wanted else Trace(whole.table.select(wanted), whole.metadata)
 
 

@@ -105,4 +105,4 @@ ACTIONS: Final = ("capture", "recover", "import", "synth", "merge", "select", "s
 def is_supported_version(version: str) -> bool:
     """Return whether this package reads format `version`, such as "1.3"."""
     major, _, minor = version.partition(".")
-    return major == FORMAT_VERSION.partition(".")[0] and minor.isdecimal()
+    return major == FORMAT_VERSION.partition(".")[0] and minor.isdecimal() and len(minor) < 10
