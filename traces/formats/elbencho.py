@@ -38,6 +38,7 @@ _ASYNCHRONOUS = {"aioread": "libaio", "aiowrite": "libaio"}
 _NO_API = ("S3", "hdfs", "cuFile")
 _MS_NS = 10**6
 _ERROR = -5  # EIO: the log does not tell which
+_END = ""  # what is lost, where it is no operation
 
 
 class _Begun(NamedTuple):
@@ -104,7 +105,7 @@ class _Log:
             return
         waiting = self._begun.get(key)
         if not waiting:
-            self._lost["ends without a beginning"] += 1
+            self._lost[_END] += 1
             return
         begun = waiting.pop(0)
         failed = bool(event["is_error"])
@@ -161,7 +162,9 @@ class _Log:
             what = "without an end in the log (asynchronous ones have none)"
             yield f"{plural(unfinished, 'operation')} {what}"
         for name, count in sorted(self._lost.items()):
-            if count:
+            if name == _END:
+                yield f"{plural(count, 'end')} of operations whose beginning is not in the log"
+            elif count:
                 yield f"{plural(count, f'{name} operation')} left out"
 
 

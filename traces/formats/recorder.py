@@ -24,6 +24,7 @@ from iotrace.traces.formats.strace_state import Names
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.open_flags import flags_of_mode
 from iotrace.traces.trace import Trace
+from iotrace.traces.words import plural
 
 NAME = "recorder"
 _LINE = re.compile(r"(\d{1,12}\.\d{1,9}) (\d{1,12}\.\d{1,9}) (\S{1,80}) (\d+) (\d+) \((.*) \)")
@@ -60,7 +61,7 @@ def read(path: Path) -> Trace:
                 f"{path} holds Recorder's own files; run `recorder2text {path}`, which writes "
                 f"{path / _TEXT}, and convert that"
             )
-    rows, lost, processes = Rows(), Counter[str](), []
+    rows, lost, processes = Rows(), Counter[tuple[str, str]](), []
     for number, file in enumerate(files):
         match = _RANK.fullmatch(file.name)
         processes.append(Process(0, rank=int(match[1]) if match else -1))
@@ -77,7 +78,7 @@ def read(path: Path) -> Trace:
         "and file",
         "Recorder writes the blanks in names as _",
         "Recorder shows nothing of what moved through mapped memory, io_uring or libaio",
-        *(f"{count} {what}" for what, count in sorted(lost.items())),
+        *(f"{plural(count, noun)} {what}" for (noun, what), count in sorted(lost.items())),
     ]
     return rows.finish(Metadata(processes=tuple(processes), completeness=noted(*notes)))
 
@@ -85,7 +86,7 @@ def read(path: Path) -> Trace:
 class _Rank:
     """What is known of the files of one rank."""
 
-    def __init__(self, rows: Rows, lost: Counter[str], process: dict[str, Any]) -> None:
+    def __init__(self, rows: Rows, lost: Counter[tuple[str, str]], process: dict[str, Any]) -> None:
         self._rows = rows
         self._lost = lost
         self._process = process
@@ -105,7 +106,7 @@ class _Rank:
         op, place, handler = _CALLS[call]
         words = [word for word in arguments.split() if word not in _POINTERS]
         if not words[place].startswith("/"):
-            self._lost["calls on files without a name"] += 1
+            self._lost["call", "on files without a name"] += 1
             return
         path = absolute(words.pop(place))
         file = self._names.file(path)
@@ -137,7 +138,7 @@ class _Rank:
             flags = creates if call.startswith("creat") else int(words[0])
         self._opens[file] += 1
         if self._opens[file] > 1:
-            self._lost["opens of a file that was open: offsets may be wrong"] += 1
+            self._lost["open", "of a file that was open: offsets may be wrong"] += 1
         if flags & os.O_TRUNC:
             self._names.sizes[file] = 0
         self._positions[file] = 0
@@ -160,7 +161,7 @@ class _Rank:
             self._positions[file] = self._names.sizes.get(file)
         offset = self._positions.get(file)
         if offset is None:
-            self._lost["reads and writes at positions that Recorder does not tell"] += 1
+            self._lost["request", "at positions that Recorder does not tell"] += 1
         else:
             self._positions[file] = offset + length
         return self._extent(file, offset, length, "tracked", writes)
