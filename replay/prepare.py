@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from iotrace.replay.files import EXTENT, by_place, resets_of
 from iotrace.replay.job import Op, is_op
@@ -54,10 +55,16 @@ def prepare(plan: Plan, tape: Tape, root_fd: int) -> None:
             _write(path, np.concatenate([old_extent(plan, file), own]), tape, root_fd)
 
 
-def evict_prepared(plan: Plan, root_fd: int) -> int:
-    """Drop the prepared files from this machine's page cache; return the bytes that stay there."""
+def evict_prepared(plan: Plan, chosen: npt.NDArray[np.bool_], root_fd: int) -> int:
+    """Drop prepared files from this machine's page cache; return the bytes that stay there.
+
+    Args:
+        plan: says which files are prepared.
+        chosen: per file, whether it is of concern here.
+        root_fd: the workspace.
+    """
     resident = 0
-    for file in np.flatnonzero(plan.files.exists).tolist():
+    for file in np.flatnonzero(plan.files.exists & chosen).tolist():
         try:
             fd = open_beneath(root_fd, plan.files[file].path, os.O_RDONLY)
         except OSError:

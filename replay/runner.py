@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
+import numpy.typing as npt
 
 from iotrace.replay.across import run_across
 from iotrace.replay.durability import are_synced
@@ -20,6 +21,7 @@ from iotrace.replay.memory_phases import MemoryPhases, MemorySeconds
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.plan import Plan
 from iotrace.replay.prepare import Prepared, evict_prepared, prepare, prepare_copies
+from iotrace.replay.requests import Requests
 from iotrace.replay.schedule import Schedule, schedule
 from iotrace.replay.workers import run_in_workers
 from iotrace.replay.workspace import Workspace
@@ -94,7 +96,7 @@ class Runner:
     def _sync(self, job: Schedule) -> float:
         """Sync, as the workers would, what they wrote; in a launch each process what it wrote."""
         alone, rows = self.group.size == 1, job.requests
-        own = ((self.folded.worker == self.group.rank) | alone)[rows["stream"]]
+        own = self._is_own(rows)
         written = np.zeros(len(self.plan.files), np.bool_)
         written[rows["file"][own & (rows["op"] == Op.WRITE)]] = True
         file = np.flatnonzero(written)
@@ -102,6 +104,11 @@ class Runner:
         threads = self.folded.count if alone else 1
         rtt_seconds = self.options.round_trip_seconds
         return sync_files(self.plan, written, self.workspace.fd, rtt_seconds, threads)
+
+    def _is_own(self, rows: Requests) -> npt.NDArray[np.bool_]:
+        """Return which requests are issued by this process, or by workers of it."""
+        own = (self.folded.worker == self.group.rank) | (self.group.size == 1)
+        return np.asarray(own[rows["stream"]])
 
     def _drain(self) -> float:
         tier, root = self.workspace.fd, self.destination.fd
@@ -114,12 +121,14 @@ class Runner:
         return ReplayError(f"{what}: {error.strerror or error}; look at {self.options.root}")
 
     def _prepare(self) -> Prepared:
-        """Make the files that the plan finds there, cold on every machine."""
+        """Make the files that the plan finds there, cold wherever they are used."""
         once(self.group, self._make_files)
-        files = self.plan.files
-        resident = max(self.group.gather(evict_prepared(self.plan, self.workspace.fd)))
+        files, rows = self.plan.files, self.plan.requests
+        used = np.zeros(len(files) + 1, np.bool_)  # the last: no file
+        used[rows["file"][self._is_own(rows)]] = True
+        resident = sum(self.group.gather(evict_prepared(self.plan, used[:-1], self.workspace.fd)))
         size_bytes = int(files.initial_size_bytes[files.exists].sum())
-        return Prepared(int(files.exists.sum()), size_bytes, resident)
+        return Prepared(int(files.exists.sum()), size_bytes, min(resident, size_bytes))
 
     def _make_files(self) -> None:
         self.workspace.clear(self.steady)
