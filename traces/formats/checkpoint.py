@@ -140,6 +140,9 @@ class _Found:
         with part.path.open("rb") as file:
             if kind == "header":
                 engine, pieces = header_file.pieces(file, "")
+                refused = header_file.flaw(engine, pieces, part.path.stat().st_size)
+                if refused:
+                    raise ValueError(refused)
                 for piece in pieces:
                     self._add(engine, part.path, piece)
                 return
@@ -148,6 +151,8 @@ class _Found:
                 self._add("torch.save", part.path, piece)
 
     def _add(self, engine: str, path: Path, piece: Piece) -> None:
+        if piece.flaw:
+            raise ValueError(f"{(piece.name or '')[-40:]!r}: {piece.flaw}")
         name = str(path.absolute())
         file = self._files.setdefault(name, len(self._files))
         process = self._ranks.setdefault(piece.rank, len(self._ranks))

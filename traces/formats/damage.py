@@ -224,7 +224,11 @@ def _archive(path: Path) -> Damage | None:
             length,
             tensor.dtype,
             tensor.shape,
-            why.get(key, "its place is overwritten" if found.index else "was never written"),
+            why[key] or tensor.flaw(length, found.storages[key].length)
+            if key in why
+            else "its place is overwritten"
+            if found.index
+            else "was never written",
         )
         for key, tensor, length in torch_scan.records(found)
     ]
@@ -265,18 +269,19 @@ def _filled_bytes(file: BinaryIO, size: int) -> int:
 def _listed(path: Path, is_legacy: bool) -> Damage:
     """Return the state of a file that begins with a list of its tensors."""
     size = path.stat().st_size
-    engine = "torch.save" if is_legacy else "safetensors"
+    engine, index = ("torch.save" if is_legacy else "safetensors"), ""
     with path.open("rb") as file:
         try:
             if is_legacy:
                 pieces = list(torch_file.legacy_pieces(file, path.name))
             else:
                 engine, pieces = header_file.pieces(file, path.name)
+                index = header_file.flaw(engine, pieces, size)
         except _BROKEN:
             return Damage(str(path), engine, size, "cut or broken", "extents", ())
         filled = _filled_bytes(file, size)
     parts = tuple(_parts(path.parent, pieces))
-    return Damage(str(path), engine, size, "", "extents", parts, size - filled)
+    return Damage(str(path), engine, size, index, "extents", parts, size - filled)
 
 
 def _folder(path: Path) -> Damage | None:
@@ -314,7 +319,7 @@ def _parts(folder: Path, pieces: Iterable[Piece]) -> Iterator[Part]:
         if piece.path not in sizes:
             sizes[piece.path] = file.stat().st_size if file.is_file() else -1
         size = sizes[piece.path]
-        lost = ""
+        lost = piece.flaw
         if size < 0:
             lost = f"{piece.path} is missing"
         elif piece.offset + piece.length > size:

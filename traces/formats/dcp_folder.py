@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
+from operator import gt
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from iotrace.traces.formats.pickled import Global, Object, Pairs, parse
-from iotrace.traces.formats.piece import ITEM_BYTES, Piece, first_byte, sizes
+from iotrace.traces.formats.piece import ITEM_BYTES, Piece, bits, first_byte, misfit, sizes
 from iotrace.traces.formats.torch_file import PICKLE_MAX_BYTES, ZIP_MAGIC, zip_pieces
 from iotrace.traces.formats.window import Window
 
@@ -27,13 +30,15 @@ class _Item(NamedTuple):
     length: int
     name: str
     chunk: tuple[int, ...]
+    transformed: bool = False
 
 
 class _Tensor(NamedTuple):
-    """What is said of a whole tensor."""
+    """What is said of a whole tensor; `chunks`: the shapes of its parts, by where they begin."""
 
     dtype: str
     shape: tuple[int, ...]
+    chunks: dict[tuple[int, ...], tuple[int, ...]]
 
 
 def pieces(folder: Path) -> Iterator[Piece]:
@@ -58,15 +63,24 @@ def pieces(folder: Path) -> Iterator[Piece]:
 
 
 def extents(folder: Path) -> Iterator[Piece]:
-    """Yield what `pieces` does, with all bytes that are kept of each; the data are not read.
+    """Yield what `pieces` does, with all bytes that are kept of each; of the data no more is read
+    than the index of each archive.
 
     Raises:
         ValueError: the metadata are broken.
         OSError: they cannot be read.
     """
     items, tensors = _index(folder)
-    for item in items:
-        yield from _pieces_of(item, tensors.get(item.name), None)
+    with ExitStack() as opened:
+        path, file = "", None
+        for item in items:
+            if item.path != path:
+                opened.close()
+                path, file = item.path, _open(folder / item.path)
+                if file is not None:
+                    opened.enter_context(file)
+            (whole,) = _pieces_of(item, tensors.get(item.name), None)
+            yield whole if whole.flaw or file is None else whole._replace(flaw=_within(item, file))
 
 
 def _index(folder: Path) -> tuple[list[_Item], dict[str, _Tensor]]:
@@ -82,6 +96,17 @@ def _index(folder: Path) -> tuple[list[_Item], dict[str, _Tensor]]:
     return sorted(_items(attributes.get("storage_data"))), tensors
 
 
+def _within(item: _Item, file: BinaryIO) -> str:
+    """Return what is wrong inside an item that is there; empty: nothing."""
+    size = os.fstat(file.fileno()).st_size
+    if item.offset + item.length > size:
+        return ""  # it is cut, which the one who asks can tell
+    try:
+        return next((one.flaw for one in _archived(item, file) if one.flaw), "")
+    except ValueError as error:
+        return f"it is {error}"
+
+
 def _open(path: Path) -> BinaryIO | None:
     """Open a data file; None if it is not there: its items have their extents all the same."""
     return path.open("rb") if path.is_file() else None
@@ -92,7 +117,16 @@ def _tensors(node: Any) -> Iterator[tuple[str, _Tensor]]:
         if not (isinstance(value, Object) and value.is_a(_MODULE, "TensorStorageMetadata")):
             continue
         attributes = value.attributes()
-        yield str(name), _Tensor(_dtype(attributes.get("properties")), _size(attributes["size"]))
+        dtype, shape = _dtype(attributes.get("properties")), _size(attributes["size"])
+        yield str(name), _Tensor(dtype, shape, dict(_chunks(attributes.get("chunks"))))
+
+
+def _chunks(node: Any) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    for chunk in node if isinstance(node, list) else ():
+        if not isinstance(chunk, Object):
+            raise ValueError("a chunk that is none")
+        place = chunk.attributes()
+        yield _size(place.get("offsets")), _size(place.get("sizes"))
 
 
 def _dtype(properties: Any) -> str:
@@ -124,9 +158,9 @@ def _items(node: Any) -> Iterator[_Item]:
         if not isinstance(path, str) or path.startswith("/") or ".." in path.split("/"):
             raise ValueError(f"an entry in {str(path)[:40]!r}")
         chunk = which.get("offset")
-        yield _Item(
-            path, offset, length, str(which.get("fqn")), () if chunk is None else _size(chunk)
-        )
+        begin = () if chunk is None else _size(chunk)
+        transformed = bool(place.get("transform_descriptors"))
+        yield _Item(path, offset, length, str(which.get("fqn")), begin, transformed)
 
 
 def _pieces_of(item: _Item, tensor: _Tensor | None, file: BinaryIO | None) -> Iterator[Piece]:
@@ -137,13 +171,42 @@ def _pieces_of(item: _Item, tensor: _Tensor | None, file: BinaryIO | None) -> It
         yield Piece(item.path, item.offset, item.length, item.name, "uint8", whole, rank=rank)
         return
     skipped = first_byte(tensor.shape, item.chunk, ITEM_BYTES.get(tensor.dtype, 1))
-    described = {"tensor_offset": skipped, "rank": rank}
+    described = Piece(
+        item.path,
+        item.offset,
+        item.length,
+        item.name,
+        tensor.dtype,
+        tensor.shape,
+        tensor_offset=skipped,
+        rank=rank,
+        flaw=_too_short(item, tensor),
+    )
     inner = list(_archived(item, file)) if file is not None else []
-    for offset, length in inner or [(item.offset, item.length)]:
-        yield Piece(item.path, offset, length, item.name, *tensor, **described)  # type: ignore[arg-type]
+    for one in inner or [described]:
+        flaw = described.flaw or one.flaw
+        yield described._replace(offset=one.offset, length=one.length, flaw=flaw)
 
 
-def _archived(item: _Item, file: BinaryIO) -> Iterator[tuple[int, int]]:
+def _too_short(item: _Item, tensor: _Tensor) -> str:
+    """Return that an item has fewer bytes than its part of the tensor, or that is none; or empty.
+
+    An archive has more.
+    """
+    begin = item.chunk or (0,) * len(tensor.shape)
+    chunk = tensor.chunks.get(begin)
+    if chunk is None:
+        return "it is no part of its tensor" if tensor.chunks else ""
+    ends = [first + size for first, size in zip(begin, chunk, strict=False)]
+    if len(ends) != len(tensor.shape) or any(map(gt, ends, tensor.shape)):
+        return "it reaches beyond its tensor"
+    needed_bits = bits(tensor.dtype, chunk)
+    if item.transformed or needed_bits is None or needed_bits <= 8 * item.length:
+        return ""
+    return misfit(needed_bits, item.length)
+
+
+def _archived(item: _Item, file: BinaryIO) -> Iterator[Piece]:
     """Yield where in an item the tensor's own bytes lie: each is an archive of torch.save's."""
     file.seek(item.offset)
     if file.read(len(ZIP_MAGIC)) != ZIP_MAGIC:
@@ -153,4 +216,4 @@ def _archived(item: _Item, file: BinaryIO) -> Iterator[tuple[int, int]]:
     for piece in zip_pieces(window, item.path, item.offset):
         if piece.offset not in seen:
             seen.add(piece.offset)
-            yield piece.offset, piece.length
+            yield piece

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any, BinaryIO
 
 from iotrace.traces.foreign_json import parse_foreign_json
-from iotrace.traces.formats.piece import Piece, sizes
+from iotrace.traces.formats.piece import MAX_BYTES, Piece, bits, misfit, sizes
 
+SAFETENSORS = "safetensors"
 LENGTH_BYTES = 8
 HEADER_MAX_BYTES = 100_000_000  # safetensors refuses longer ones
 DATASTATES_KEY = "datastates_metadata"
@@ -21,6 +23,7 @@ _DTYPES = {
     "U16": "uint16", "F16": "float16", "BF16": "bfloat16", "I32": "int32", "U32": "uint32",
     "F32": "float32", "F64": "float64", "I64": "int64", "U64": "uint64", "C64": "complex64",
 }  # fmt: skip
+_BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}  # of an element that is no whole bytes
 
 
 def looks_like(head: bytes, file_bytes: int) -> bool:
@@ -41,7 +44,7 @@ def read_header(file: BinaryIO) -> tuple[dict[str, Any], int]:
     length = int.from_bytes(file.read(LENGTH_BYTES), "little")
     if length > HEADER_MAX_BYTES:
         raise ValueError(f"a header of {length} bytes")
-    header = parse_foreign_json(file.read(length))
+    header = parse_foreign_json(file.read(length), unique_keys=True)
     if not isinstance(header, dict):
         raise ValueError("a header that is no object")
     return header, LENGTH_BYTES + length
@@ -56,8 +59,28 @@ def pieces(file: BinaryIO, path: str) -> tuple[str, list[Piece]]:
     header, begin = read_header(file)
     is_datastates = DATASTATES_KEY in header
     found = list(_entries(header, begin, path, is_datastates))
-    found.sort(key=lambda piece: piece.offset)
-    return ("datastates-llm" if is_datastates else "safetensors"), found
+    found.sort(key=lambda piece: (piece.offset, piece.length))
+    if not is_datastates:
+        found = list(_one_behind_another(found, begin))
+    return ("datastates-llm" if is_datastates else SAFETENSORS), found
+
+
+def flaw(engine: str, pieces: list[Piece], size: int) -> str:
+    """Return why a file of `size` bytes is refused whose tensors are all there; empty: nothing."""
+    behind = size - (pieces[-1].offset + pieces[-1].length) if pieces else 0
+    if engine != SAFETENSORS or behind <= 0:
+        return ""
+    return f"{behind:,} bytes behind the last tensor, with which safetensors refuses the file"
+
+
+def _one_behind_another(pieces: list[Piece], begin: int) -> Iterator[Piece]:
+    """Yield them, with what safetensors refuses a file for: holes and overlaps."""
+    for piece in pieces:
+        apart = piece.offset - begin
+        where = "behind" if apart > 0 else "before"
+        hole = f"it begins {abs(apart):,} bytes {where} the end of the tensor before it"
+        yield piece if not apart or piece.flaw else piece._replace(flaw=hole)
+        begin = piece.offset + piece.length
 
 
 def _entries(header: dict[str, Any], begin: int, path: str, is_datastates: bool) -> Iterator[Piece]:
@@ -71,6 +94,11 @@ def _entries(header: dict[str, Any], begin: int, path: str, is_datastates: bool)
             raise ValueError(f"the entry {key[:40]!r} is of no tensor") from error
         if not (type(first) is type(last) is int and 0 <= first <= last):
             raise ValueError(f"the entry {key[:40]!r} has no place")
-        dtype = _DTYPES.get(dtype, dtype.rpartition(".")[2].lower())
+        if last > MAX_BYTES - begin:
+            raise ValueError(f"the entry {key[:40]!r} ends beyond any file")
+        known = _DTYPES.get(dtype, dtype.rpartition(".")[2].lower())
+        needed = prod(shape) * _BITS[dtype] if dtype in _BITS else bits(known, shape)
         name = key.replace(_SEPARATOR, ".") if is_datastates else key
-        yield Piece(path, begin + first, last - first, name, dtype, shape)
+        length = last - first
+        unlike = misfit(needed, length)
+        yield Piece(path, begin + first, length, name, known, shape, flaw=unlike)

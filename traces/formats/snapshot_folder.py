@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from math import prod
+from operator import gt
 from pathlib import Path
 from typing import Any
 
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.foreign_json import parse_foreign_json
-from iotrace.traces.formats.piece import ITEM_BYTES, Piece, first_byte, sizes
+from iotrace.traces.formats.piece import (
+    ITEM_BYTES,
+    MAX_BYTES,
+    Piece,
+    bits,
+    first_byte,
+    misfit,
+    sizes,
+)
 from iotrace.traces.formats.torch_file import zip_pieces
 
 ENGINE = "torchsnapshot"
@@ -71,7 +81,11 @@ def _of(folder: Path, path: str, entry: Any) -> Iterator[Piece]:
             shape = sizes(entry["shape"]) if "shape" in entry else _hull(parts)
             for part in parts:
                 offsets = sizes(part["offsets"])
-                yield from _tensor(folder, name, part["tensor"], shape, offsets, number)
+                inner = part["tensor"]
+                ends = [a + b for a, b in zip(offsets, sizes(inner["shape"]), strict=False)]
+                if len(ends) != len(shape) or any(map(gt, ends, shape)):
+                    raise ValueError(f"a part of the entry {path[:40]!r} lies outside it")
+                yield from _tensor(folder, name, inner, shape, offsets, number)
         elif entry.get("type") == "Tensor":
             yield from _tensor(folder, name, entry, sizes(entry["shape"]), (), number)
         elif entry.get("type") == "object":
@@ -105,17 +119,17 @@ def _tensor(
     skipped = first_byte(shape, offsets, item_bytes)
     described = (name, dtype, shape, "cpu", skipped, rank)
     if entry.get("serializer") != _RAW:
-        for offset, length in _archived(folder / location):
-            yield Piece(location, offset, length, *described)
+        for offset, length, flaw in _archived(folder / location):
+            yield Piece(location, offset, length, *described, flaw)
         return
+    needed_bits = bits(dtype, sizes(entry["shape"]))
     begin, end = entry.get("byte_range") or (0, None)
     if end is None:
-        end = item_bytes
-        for size in sizes(entry["shape"]):
-            end *= size
-    if not (type(begin) is type(end) is int and 0 <= begin <= end):
+        end = (needed_bits or 8 * prod(sizes(entry["shape"]))) // 8
+    if not (type(begin) is type(end) is int and 0 <= begin <= end <= MAX_BYTES):
         raise ValueError(f"{name[:40]!r} has no place")
-    yield Piece(location, begin, end - begin, *described)
+    unlike = misfit(needed_bits, end - begin)
+    yield Piece(location, begin, end - begin, *described, unlike)
 
 
 def _location(entry: Mapping[str, Any]) -> str:
@@ -125,9 +139,10 @@ def _location(entry: Mapping[str, Any]) -> str:
     return location
 
 
-def _archived(path: Path) -> Iterator[tuple[int, int]]:
-    """Yield the extents in a file that is an archive of torch.save's."""
+def _archived(path: Path) -> Iterator[tuple[int, int, str]]:
+    """Yield the extents in a file that is an archive of torch.save's, and their flaws."""
     if not path.is_file():
         return
     with path.open("rb") as file:
-        yield from {(piece.offset, piece.length): None for piece in zip_pieces(file, "")}
+        found = zip_pieces(file, "")
+        yield from {(piece.offset, piece.length, piece.flaw): None for piece in found}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
 from iotrace.traces.formats.pickled import Global, Object, Pairs, Persistent, children, parse
-from iotrace.traces.formats.piece import ITEM_BYTES, Piece, sizes
+from iotrace.traces.formats.piece import ITEM_BYTES, MAX_BYTES, Piece, sizes
 
 ZIP_MAGIC = b"PK\x03\x04"
 PICKLE = "data.pkl"
@@ -38,7 +39,13 @@ class Stored(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A tensor of the pickle; `skipped`: bytes of its storage before its own."""
+    """A tensor of the pickle.
+
+    Attributes:
+        skipped: bytes of its storage before its own.
+        needed: bytes that its storage must have: up to the end of its last element.
+        unit_bytes: of an element of its storage.
+    """
 
     key: str
     name: str
@@ -46,6 +53,23 @@ class Named(NamedTuple):
     shape: tuple[int, ...]
     device: str
     skipped: int
+    needed: int
+    unit_bytes: int = 1
+
+    def flaw(self, length: int, there: int) -> str:
+        """Return why it cannot be made of its storage; empty: nothing.
+
+        Args:
+            length: bytes of the storage, by the pickle.
+            there: bytes of the record.
+        """
+        if there != length:
+            return f"its record has {there:,} bytes, the pickle says {length:,}"
+        if self.skipped < 0:
+            return f"it begins {-self.skipped:,} bytes before its storage"
+        if self.needed > length:
+            return f"its shape and strides reach to byte {self.needed:,} of a storage of {length:,}"
+        return ""
 
 
 def zip_pieces(file: BinaryIO, path: str, base: int = 0) -> Iterator[Piece]:
@@ -59,21 +83,24 @@ def zip_pieces(file: BinaryIO, path: str, base: int = 0) -> Iterator[Piece]:
         ValueError: it is broken, or no archive of torch's.
     """
     storages, pickled = _records(file)
-    named: dict[str, list[Named]] = {}
-    for tensor in tensors(parse(pickled)):
-        named.setdefault(tensor.key, []).append(tensor)
+    named: dict[str, list[tuple[Named, int]]] = {}
+    for tensor, length in tensors_with_lengths(parse(pickled)):
+        if tensor.key not in storages:
+            raise ValueError(f"no record of the storage {tensor.key[:40]!r}")
+        named.setdefault(tensor.key, []).append((tensor, length))
     for key, stored in sorted(storages.items(), key=lambda item: item[1].offset):
-        nameless = [Named(key, "", "uint8", (stored.length,), "cpu", 0)]
-        for one in named.get(key, nameless):
-            yield piece(one, stored, path, base)
+        whole = stored.length
+        nameless = [(Named(key, "", "uint8", (whole,), "cpu", 0, whole), whole)]
+        for one, length in named.get(key, nameless):
+            yield _piece(one, stored, path, base, one.flaw(length, whole))
 
 
-def piece(tensor: Named, stored: Stored, path: str, base: int = 0) -> Piece:
+def _piece(tensor: Named, stored: Stored, path: str, base: int, flaw: str) -> Piece:
     """Return a tensor in its place: the extent is that of its whole storage."""
     name = tensor.name or None
     offset = base + stored.offset
     described = (name, tensor.dtype, tensor.shape, tensor.device, -tensor.skipped)
-    return Piece(path, offset, stored.length, *described)
+    return Piece(path, offset, stored.length, *described, flaw=flaw)
 
 
 def _records(file: BinaryIO) -> tuple[dict[str, Stored], bytes]:
@@ -122,23 +149,28 @@ def legacy_pieces(file: BinaryIO, path: str) -> Iterator[Piece]:
         named.setdefault(tensor.key, []).append(tensor)
         lengths[tensor.key] = length
     position = file.tell()
-    for key in keys if isinstance(keys, list) else []:
-        if key not in lengths:
+    listed = keys if isinstance(keys, list) else []
+    if len(listed) != len(lengths):
+        raise ValueError(f"{len(listed):,} storages, {len(lengths):,} of them with tensors")
+    for key in listed:
+        if not isinstance(key, str) or key not in lengths:
             raise ValueError(f"the storage {str(key)[:40]!r} belongs to no tensor")
+        file.seek(position)
+        count = file.read(_COUNT_BYTES)
         stored = Stored(position + _COUNT_BYTES, lengths[key])
         for tensor in named[key]:
-            yield piece(tensor, stored, path)
+            # Where the file is cut, the end tells.
+            cut = len(count) < _COUNT_BYTES
+            there = lengths[key] if cut else int.from_bytes(count, "little") * tensor.unit_bytes
+            yield _piece(tensor, stored, path, 0, tensor.flaw(lengths[key], there))
         position = stored.offset + stored.length
 
 
-def tensors(root: Any) -> Iterator[Named]:
-    """Yield the tensors and the bare storages of a pickle, with their names."""
-    for tensor, _ in tensors_with_lengths(root):
-        yield tensor
-
-
 def tensors_with_lengths(root: Any) -> Iterator[tuple[Named, int]]:
-    """Yield each tensor and the bytes of its storage; a container is entered once."""
+    """Yield each tensor or bare storage, and the bytes of its storage.
+
+    A container is entered once.
+    """
     entered: dict[int, Any] = {}  # by id, and so kept alive
     below = [("", root)]
     while below:
@@ -187,23 +219,42 @@ def _rebuilds(maker: Global) -> bool:
 def _leaf(name: str, node: Any) -> tuple[Named, int] | None:
     if isinstance(node, Persistent):
         key, dtype, device, length = _storage(node)
-        return Named(key, name, "uint8", (length,), device, 0), length
+        unit = ITEM_BYTES[dtype]
+        return Named(key, name, "uint8", (length,), device, 0, length, unit), length
     if not (isinstance(node, Object) and isinstance(node.maker, Global)):
         return None
     arguments = node.arguments
-    if not (_rebuilds(node.maker) and isinstance(arguments, tuple) and len(arguments) >= 3):
+    if not (_rebuilds(node.maker) and isinstance(arguments, tuple) and len(arguments) >= 4):
         return None
     if not isinstance(arguments[0], Persistent):
         return None
     key, dtype, device, length = _storage(arguments[0])
+    unit = ITEM_BYTES[dtype]
     given = arguments[6] if len(arguments) > 6 else None
     if node.maker.name == "_rebuild_tensor_v3" and isinstance(given, Global):
         dtype = given.name
     skipped = arguments[1]
     if type(skipped) is not int:
         raise ValueError("a tensor without an offset")
-    shape = sizes(_plain_tuple(arguments[2]))
-    return Named(key, name, dtype, shape, device, skipped * ITEM_BYTES.get(dtype, 1)), length
+    shape, strides = (sizes(_plain_tuple(value)) for value in arguments[2:4])
+    if len(shape) != len(strides):
+        raise ValueError("a tensor whose strides are not those of its shape")
+    item = ITEM_BYTES.get(dtype, 1)
+    needed = item * _end(skipped, shape, strides)
+    return Named(key, name, dtype, shape, device, skipped * item, needed, unit), length
+
+
+def _end(skipped: int, shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many elements a storage must have for a tensor that begins behind `skipped`.
+
+    >>> _end(3, (4, 2), (1, 10))
+    17
+    """
+    elements = prod(shape)
+    if elements > MAX_BYTES:  # torch counts them in 63 bits, however few of them are stored
+        return elements
+    last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    return skipped + last + 1 if elements else skipped
 
 
 def _plain_tuple(value: Any) -> Any:
@@ -220,6 +271,6 @@ def _storage(node: Persistent) -> tuple[str, str, str, int]:
         raise ValueError("a storage that is not torch's")
     kind, key, device, count = parts[1:5]
     dtype = _STORAGE_TYPES.get(kind.name, "uint8") if isinstance(kind, Global) else "uint8"
-    if type(count) is not int or count < 0:
+    if type(count) is not int or not 0 <= count * ITEM_BYTES[dtype] <= MAX_BYTES:
         raise ValueError("a storage without a size")
     return str(key), dtype, str(device), count * ITEM_BYTES[dtype]
