@@ -84,6 +84,8 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
         notes.append(Note("opens added, of files open before the trace began", before))
     if overtaken:
         notes.append(Note(OVERTAKEN, overtaken))
+    if (clocks := trace.metadata.clocks) > 1:
+        notes.append(Note("recordings whose clocks nothing joins, one after another", clocks))
     relocation = Relocation()
     paths = tuple(table.paths)
     return Plan(

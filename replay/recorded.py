@@ -12,6 +12,7 @@ from iotrace.replay.paths import DEPTH_MAX, is_too_deep, rebase
 from iotrace.replay.plan import Note
 from iotrace.replay.table import Column, Table, narrow
 from iotrace.traces.errors import PlanError
+from iotrace.traces.file_numbers import knowers
 from iotrace.traces.open_flags import opens_folder
 from iotrace.traces.phases import ends_ns, phases
 from iotrace.traces.schema import MAX_MOVED_BYTES, MAX_PLACE_BYTES, REQUEST_LAYERS
@@ -22,7 +23,6 @@ Codes = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 _OPS = {op.name.lower(): op for op in Op if op is not Op.EVICT}
-_CAPTURES = ("capture", "recover")
 UNKNOWN = -1  # flags
 _NULL = np.iinfo(np.int64).min
 _NAMED = 1 << 31  # from here on `file` is a path's code
@@ -41,7 +41,7 @@ class RecordedRequests(Table):
         op: of `job.Op`.
         process, thread, rank: who issued it.
         file: its number within the process; 2^31 and its path's code where it has none.
-        knower: within what the numbers of files hold, see `_knowers`.
+        knower: within what the numbers of files hold, see `file_numbers.knowers`.
         path, target: codes into the texts; -1: null.
         offset, length, moved: bytes; `moved` is what a data request transferred.
         flags: open flags, or the op's own; `UNKNOWN`: null.
@@ -143,7 +143,7 @@ def recorded_requests(trace: Trace) -> Recorded:
     notes = _notes(trace, left_out, shifts | (unplaced & (op == Op.WRITE)), op, requests & ~failed)
     for name in ("process", "thread", "rank", "start_ns", "step"):
         columns[name] = narrow(trace.ints(name))
-    columns["knower"] = narrow(_knowers(trace))
+    columns["knower"] = narrow(knowers(trace.metadata, trace.ints("process")))
     columns["end_ns"] = narrow(ends_ns(trace))
     columns["phase"] = phases(trace)
     row = _in_order(trace, np.flatnonzero(keep))
@@ -189,20 +189,6 @@ def _names(trace: Trace) -> tuple[Codes, Codes, tuple[str, ...]]:
     target, targets = trace.codes("target")
     shifted = np.where(target < 0, np.int32(-1), target + np.int32(len(paths)))
     return path, shifted, (*paths, *targets)
-
-
-def _knowers(trace: Trace) -> Ints:
-    """Return, per row, within what the numbers of files hold: the process's host, or itself.
-
-    A capture numbers the files of all its processes together; the schema asks less of others.
-    """
-    process = trace.ints("process")
-    history, processes = trace.metadata.history, trace.metadata.processes
-    is_captured = bool(history) and history[0].action in _CAPTURES
-    inside = process.min(initial=0) >= 0 and process.max(initial=0) < len(processes)
-    if not is_captured or not inside:
-        return process
-    return np.array([one.host for one in processes], np.int64)[process]
 
 
 def _notes(

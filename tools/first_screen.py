@@ -22,6 +22,7 @@ from iotrace.tools.render import (
 )
 from iotrace.traces.counters import SpanCounters
 from iotrace.traces.file_summaries import FileSummary
+from iotrace.traces.merged_clocks import clocks_told
 from iotrace.traces.metadata import Host, Metadata, Mount
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.sharing.card import CARD
@@ -96,6 +97,8 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
     yield from _few("recorded on", map(_host, metadata.recorded_on.hosts))
     yield from _few("recorded on", (_place(mount) for mount in metadata.recorded_on.mounts))
     yield from _made_by(metadata)
+    if told := clocks_told(metadata):
+        yield "times", told
     if overview.replayed:
         yield from overview.replayed.facts()
     else:

@@ -8,6 +8,7 @@ from iotrace.tools.next_command import say_next
 from iotrace.tools.render import format_bytes, format_rate, printable
 from iotrace.tools.say import say
 from iotrace.traces.file_summaries import FileSummaries
+from iotrace.traces.merged_clocks import clocks_told
 from iotrace.traces.removals import removed_paths
 from iotrace.traces.stores import as_uri
 from iotrace.traces.summary import summarize
@@ -47,6 +48,8 @@ def describe_trace(trace: Trace, output: Path, if_empty: str = WIDER) -> None:
             )
         ]
         seen = f"{', '.join(parts)} on {_files(summary.files, trace)}"
+    if told := clocks_told(trace.metadata):
+        say(f"times are {told}")
     say(f"{seen}; {_completeness(summary.problems)}")
     say_next("show", as_uri(output))
 

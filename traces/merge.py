@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from itertools import accumulate
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.file_numbers import renumbered_files
+from iotrace.traces.merged_clocks import JoinedClocks, join_clocks
 from iotrace.traces.merged_steps import in_steps
 from iotrace.traces.metadata import Completeness, Host, Metadata, RecordedOn
+from iotrace.traces.phases import ends_ns
 from iotrace.traces.shared_files import judged_together
 from iotrace.traces.trace import Trace, sort_rows
 
@@ -17,28 +19,32 @@ from iotrace.traces.trace import Trace, sort_rows
 def merge_traces(traces: Sequence[Trace]) -> Trace:
     """Return one trace with the rows of all `traces`, which have the same columns.
 
-    Hosts with the same boot are one host, and its clock joins their times exactly; others are
-    joined by wall-clock time. Traces whose metadata are equal are parts of one trace, and their
-    processes are the same; otherwise the processes of each are renumbered behind those before,
-    and the steps are counted over all: see `iotrace.traces.steps`.
+    Hosts with the same boot are one host. Times are joined as `join_clocks` says. Traces whose
+    metadata are equal are parts of one trace, and their processes and files are the same; otherwise
+    the processes and files of each are renumbered behind those before, and the steps are counted
+    over all: see `iotrace.traces.steps`.
 
     Raises:
         ValueError: there are no traces, or their columns differ.
+        TraceFormatError: their times are too far apart for one trace.
     """
     if not traces:
         raise ValueError("no traces to merge")
     first = traces[0]
     if all(trace.metadata == first.metadata for trace in traces):
-        tables = [trace.table for trace in traces]
-        return first if len(traces) == 1 else Trace(_concat(tables), first.metadata)
-    parts = [trace.metadata for trace in traces]
-    epochs_ns = _epochs_ns(parts)
-    processes_before = accumulate((len(part.processes) for part in parts[:-1]), initial=0)
-    moved = [
-        _moved(trace.table, epoch_ns - min(epochs_ns), before)
-        for trace, epoch_ns, before in zip(traces, epochs_ns, processes_before, strict=True)
-    ]
-    whole = Trace(_concat(in_steps(moved)), _merged_metadata(parts, epochs_ns))
+        if len(traces) == 1:
+            return first
+        return Trace(_concat([trace.table for trace in traces]), first.metadata)
+    clocks = join_clocks([trace.metadata for trace in traces], [*map(_extent, traces)])
+    parts: list[Metadata] = []
+    tables: list[pa.Table] = []
+    processes, files = 0, 0
+    for trace, shift_ns in zip(traces, clocks.shifts_ns, strict=True):
+        table, metadata, files = renumbered_files(trace.table, trace.metadata, files)
+        tables.append(_moved(table, shift_ns, processes))
+        parts.append(metadata)
+        processes += len(metadata.processes)
+    whole = Trace(_concat(in_steps(tables, clocks.groups)), _merged_metadata(parts, clocks))
     return judged_together(whole, [len(part.processes) for part in parts])
 
 
@@ -46,19 +52,8 @@ def _concat(tables: Sequence[pa.Table]) -> pa.Table:
     return sort_rows(pa.concat_tables(tables).unify_dictionaries().combine_chunks())
 
 
-def _epochs_ns(parts: Sequence[Metadata]) -> list[int]:
-    """Return each part's epoch as wall-clock time, by the first part's clock on each boot."""
-    first_on_boot: dict[str, Metadata] = {}
-    epochs_ns = []
-    for part in parts:
-        boot = part.hosts[0].boot_id if len(part.hosts) == 1 else ""
-        epoch_ns = part.epoch_realtime_ns
-        if boot and part.epoch_monotonic_ns is not None:
-            clock = first_on_boot.setdefault(boot, part)
-            assert clock.epoch_monotonic_ns is not None
-            epoch_ns = clock.epoch_realtime_ns + part.epoch_monotonic_ns - clock.epoch_monotonic_ns
-        epochs_ns.append(epoch_ns)
-    return epochs_ns
+def _extent(trace: Trace) -> tuple[int, int] | None:
+    return (int(trace.ints("start_ns").min()), int(ends_ns(trace).max())) if len(trace) else None
 
 
 def _moved(table: pa.Table, shift_ns: int, processes_before: int) -> pa.Table:
@@ -68,19 +63,25 @@ def _moved(table: pa.Table, shift_ns: int, processes_before: int) -> pa.Table:
             place = table.column_names.index(name)
             field = table.schema.field(place)
             column = table.column(place)
-            shifted = pc.add_checked(column, pa.scalar(shift, column.type))
+            try:
+                shifted = pc.add_checked(column, pa.scalar(shift, column.type))
+            except (pa.ArrowInvalid, OverflowError) as error:
+                raise TraceFormatError(
+                    "the times of the parts are more than 292 years apart; one is damaged"
+                ) from error
             table = table.set_column(place, field, shifted)
     return table
 
 
-def _merged_metadata(parts: Sequence[Metadata], epochs_ns: Sequence[int]) -> Metadata:
-    earliest = parts[int(np.argmin(epochs_ns))]
+def _merged_metadata(parts: Sequence[Metadata], clocks: JoinedClocks) -> Metadata:
     hosts = _distinct_hosts(parts)
     renumbered = list(_renumbered(parts, hosts))
     return replace(
-        earliest,
-        epoch_monotonic_ns=earliest.epoch_monotonic_ns if len(hosts) == 1 else None,
-        command=parts[0].command,
+        parts[0],
+        epoch_realtime_ns=clocks.epoch_realtime_ns,
+        epoch_monotonic_ns=clocks.epoch_monotonic_ns if len(hosts) == 1 else None,
+        clock=clocks.clock,
+        clocks=clocks.clocks,
         hosts=tuple(hosts),
         mounts=tuple(dict.fromkeys(m for part in renumbered for m in part.mounts)),
         processes=tuple(p for part in renumbered for p in part.processes),

@@ -24,19 +24,34 @@ _CHANGING_OPS = ("write", "sync", "allocate", "truncate", "rename", "link", "unl
 Key = tuple[int, int]  # kind, step
 
 
-def in_steps(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Return the tables, whose times are of one clock, with steps counted over all of them.
+def in_steps(tables: Sequence[pa.Table], clocks: Sequence[int]) -> list[pa.Table]:
+    """Return the tables with steps counted over all of them.
 
     Numbers that are not 0, 1, 2 ... in a trace were given by its job, or chosen from it: they stay.
+    Those of two `clocks` are different steps: the later ones go on behind the earlier ones where
+    numbers of both are the same.
+
+    Args:
+        tables: rows, whose times are moved to where they stand in the whole.
+        clocks: per table, a number of its clock; tables of one have consecutive places in time.
     """
     if any(not {*STEP_COLUMNS} <= {*table.column_names} for table in tables):
         return list(tables)
     acts = [_acts(source, Trace(table, Metadata())) for source, table in enumerate(tables)]
-    steps = iter(number_steps([act for own in acts for act in own.values()]))
-    return [
-        _renumbered(table, own, {key: next(steps) for key in own})
-        for table, own in zip(tables, acts, strict=True)
-    ]
+    steps: list[dict[Key, int]] = [{} for _ in tables]
+    taken: dict[int, set[int]] = {_SAVE: set(), _LOAD: set()}
+    for clock in dict.fromkeys(clocks):
+        places = [place for place, of in enumerate(clocks) if of == clock]
+        own = [(place, key) for place in places for key in acts[place]]
+        numbers = number_steps([acts[place][key] for place, key in own])
+        for kind, before in taken.items():
+            found = {step for (_, (of, _)), step in zip(own, numbers, strict=True) if of == kind}
+            shift = max(before) + 1 - min(found) if found & before else 0
+            before.update(step + shift for step in found)
+            for (place, key), step in zip(own, numbers, strict=True):
+                if key[0] == kind:
+                    steps[place][key] = step + shift
+    return [_renumbered(*columns) for columns in zip(tables, acts, steps, strict=True)]
 
 
 def _kinds(trace: Trace) -> IntArray:

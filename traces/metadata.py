@@ -230,12 +230,16 @@ class Metadata:
     """The trace's description of itself.
 
     `epoch_realtime_ns` is the wall-clock time (ns since 1970, UTC) of `start_ns` = 0, and
-    `epoch_monotonic_ns` the same instant on the host's CLOCK_MONOTONIC, where it is known.
+    `epoch_monotonic_ns` the same instant on the host's CLOCK_MONOTONIC, where it is known. Traces
+    that say neither have one epoch if they have one `clock`. Times of several `clocks`, which
+    nothing joins, stand one after another.
     `hosts` and `mounts` are those of the rows; of a result, `recorded_on` those of its recording.
     """
 
     epoch_realtime_ns: int = 0
     epoch_monotonic_ns: int | None = None
+    clock: str = ""
+    clocks: int = 1
     format_version: str = FORMAT_VERSION
     tool_version: str = ""
     command: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """Share a trace and check it, as two sites do."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,28 @@ def test_a_trace_that_contradicts_itself_is_not_shared(make_trace: Make, tmp_pat
     done = iotrace("share", make_trace(odd), "-o", tmp_path / "public.parquet")
     assert_one_line_error(done, 2, "moved more bytes than asked", "iotrace check")
     assert not (tmp_path / "public.parquet").exists()
+
+
+def test_shared_parts_show_all_checkpoints_again(make_trace: Make, tmp_path: Path) -> None:
+    """Under one key with their times; under several one after another, which is said."""
+    rows = [
+        replace(row, step=step) for step in range(3) for row in checkpoint_rows(f"/d/step{step}.pt")
+    ]
+    trace, key = make_trace(rows), tmp_path / "key"
+    key.write_bytes(bytes(range(32)))
+    for folder, options in (("one", ("--key-file", key)), ("several", ())):
+        parts = tmp_path / folder
+        parts.mkdir()
+        for step in range(3):
+            part = parts / f"part{step}.parquet"
+            done = iotrace("share", trace, "--step", step, *options, "-o", part)
+            assert done.returncode == 0, done.stderr
+            proof = iotrace("check", part, "--shared", "--original", trace)
+            assert proof.returncode == 0, proof.stdout
+        shown = iotrace("show", parts).stdout
+        assert "3 saves, 3 loads" in shown
+        assert ("of 3 clocks that nothing joins" in shown) == (folder == "several")
+        merged = iotrace("merge", parts, "-o", tmp_path / f"{folder}.parquet")
+        assert ("times are of 3 clocks" in merged.stderr) == (folder == "several")
+        dry = iotrace("replay", parts, "--dry-run")
+        assert ("clocks nothing joins" in dry.stdout) == (folder == "several")

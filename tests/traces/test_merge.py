@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from iotrace.traces.check import check_trace
+from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.merge import merge_traces
+from iotrace.traces.merged_clocks import APART_NS
 from iotrace.traces.metadata import (
     Completeness,
     FileCompleteness,
@@ -41,7 +43,7 @@ def part(boot: str, pid: int, realtime_ns: int, monotonic_ns: int | None) -> Met
 
 
 def test_processes_are_renumbered_with_all_that_mentions_them() -> None:
-    parts = [part("a", 7, 0, 0), part("b", 8, 0, 0), part("a", 9, 0, 0)]
+    parts = [part("a", 7, 1, 0), part("b", 8, 1, 0), part("a", 9, 1, 0)]
     merged = merge_traces([small_trace(1, metadata) for metadata in parts])
     metadata = merged.metadata
     pids = [metadata.processes[p].pid for p in merged.ints("process")]
@@ -157,3 +159,76 @@ def test_what_was_written_before_a_shared_file_was_emptied_does_not_count() -> N
     completeness = merge_traces([whole, emptied]).metadata.completeness
 
     assert [f.complete for f in completeness.files] == [False, False]
+
+
+def captured(numbers: list[int], processes: list[int], action: str = "capture") -> Trace:
+    """Return writes to files of these numbers; the second process is on the second host."""
+    files = [
+        FileCompleteness(f"/d/{process}{number}", process, number, 1, 1, True)
+        for number, process in zip(numbers, processes, strict=True)
+    ]
+    metadata = Metadata(
+        epoch_realtime_ns=1,
+        hosts=(Host("a", "a"), Host("b", "b")),
+        processes=(Process(1, host=0), Process(2, host=1), Process(3, host=0)),
+        completeness=Completeness(files=tuple(files)),
+        history=(HistoryEntry(action, str(numbers)),),
+    )
+    rows = len(numbers)
+    known = np.append(np.full(rows, True), False)
+    return small_trace(
+        rows + 1,
+        metadata,
+        file=Ints(np.append(numbers, 0), known),
+        process=np.append(processes, 0),
+        path=Strings.of([*(file.path for file in files), "/d/unnumbered"]),
+    )
+
+
+@pytest.mark.parametrize(("action", "count"), [("capture", 2), ("recover", 2), ("import", 3)])
+def test_a_number_of_a_file_is_of_one_file_afterwards(action: str, count: int) -> None:
+    """A capture numbers the files of a host together; what is imported may do so per process."""
+    first = captured([7, 7, 7], [0, 1, 2], action)
+    second = captured([7, 0, 7], [0, 0, 1])
+    merged = merge_traces([first, second])
+    known = merged.valid("file")
+    assert [path for path, is_known in zip(merged.strings("path"), known, strict=True)
+            if not is_known] == ["/d/unnumbered"] * 2  # fmt: skip
+    rows = zip(merged.ints("process")[known], merged.ints("file")[known], strict=True)
+    of_rows = {(int(process), int(file)) for process, file in rows}
+    assert {(file.process, file.file) for file in merged.metadata.completeness.files} == of_rows
+    numbers = [{file for process, file in of_rows if process in of} for of in ((0, 1, 2), (3, 4))]
+    assert [len(own) for own in numbers] == [count, 3]
+    assert not numbers[0] & numbers[1]
+
+
+def test_what_has_no_common_clock_is_laid_one_after_another() -> None:
+    """In the order given, and nothing is said to be its epoch."""
+    parts = [replace(part("", pid, 0, None), epoch_realtime_ns=epoch) for pid, epoch in
+             ((1, 0), (2, 500), (3, 530), (4, 0))]  # fmt: skip
+    end_ns = Ints(np.array([3, 17]), np.array([True, True]))
+    traces = [small_trace(2, metadata, end_ns=end_ns) for metadata in parts]
+    merged = merge_traces(traces)
+    first, last = APART_NS + 17, 2 * APART_NS + 17 + 47
+    by_process = [merged.where(merged.ints("process") == process) for process in range(4)]
+    assert [trace.ints("start_ns").tolist() for trace in by_process] == [
+        *([0, 10], [first, first + 10], [first + 30, first + 40], [last, last + 10]),
+    ]
+    assert merged.metadata.clocks == 3
+    assert merged.metadata.epoch_realtime_ns == 0
+    again = merge_traces([merged, traces[1]])
+    assert again.metadata.clocks == 4
+    assert again.ints("start_ns").max() == last + 17 + APART_NS + 10
+
+
+def test_one_boot_joins_times_without_a_wall_clock() -> None:
+    merged = merge_traces([small_trace(1, part("a", pid, 0, at)) for pid, at in ((1, 9), (2, 4))])
+    assert merged.ints("start_ns").tolist() == [0, 5]
+    assert merged.metadata.clocks == 1
+    assert merged.metadata.epoch_monotonic_ns == 4
+
+
+def test_times_too_far_apart_are_told() -> None:
+    parts = [part("a", 1, 1, 0), part("b", 2, 2**63 - 1, 0)]
+    with pytest.raises(TraceFormatError, match="292 years"):
+        merge_traces([small_trace(3, metadata) for metadata in parts])

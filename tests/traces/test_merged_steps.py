@@ -13,7 +13,7 @@ from iotrace.traces.writer import write_trace
 Row = tuple[str, str, str, int, int]  # layer, op, path, start, step
 
 
-def part(rank: int, rows: list[Row], long_ns: int = 5) -> Trace:
+def part(rank: int, rows: list[Row], epoch_ns: int = 1) -> Trace:
     layers, ops, paths, starts, steps = (list(column) for column in zip(*rows, strict=True))
     is_span = [layer == "span" for layer in layers]
     return Trace.from_columns(
@@ -24,12 +24,14 @@ def part(rank: int, rows: list[Row], long_ns: int = 5) -> Trace:
             "engine": Strings.of(["dcp"] * len(rows)),
             "rank": np.full(len(rows), rank),
             "start_ns": np.array(starts),
-            "end_ns": Ints(
-                np.array(starts) + np.where(is_span, long_ns, 1), np.full(len(rows), True)
-            ),
+            "end_ns": Ints(np.array(starts) + np.where(is_span, 5, 1), np.full(len(rows), True)),
             "step": Ints(np.array(steps), np.full(len(rows), True)),
         },
-        Metadata(hosts=(Host(f"host{rank}", f"boot{rank}"),), processes=(Process(rank),)),
+        Metadata(
+            epoch_realtime_ns=epoch_ns,
+            hosts=(Host(f"host{rank}", f"boot{rank}"),),
+            processes=(Process(rank),),
+        ),
     )
 
 
@@ -84,3 +86,17 @@ def test_a_folder_of_parts_has_the_same_steps_whatever_columns_are_read(tmp_path
         write_trace(trace, tmp_path / f"{name}.parquet")
     steps = read_trace(tmp_path).ints("step").tolist()
     assert steps == read_trace(tmp_path, columns=["step"]).ints("step").tolist() == [0, 1, 1]
+
+
+def test_steps_of_clocks_that_nothing_joins_are_not_one() -> None:
+    """Not even those of one number: it was chosen from each."""
+    first = part(0, [("span", "save", "/a", 0, 1), ("span", "load", "/a", 10, 0)], epoch_ns=0)
+    second = part(1, [("span", "save", "/a", 0, 1), ("span", "save", "/b", 10, 4)], epoch_ns=0)
+    assert steps_of(merge_traces([first, second])) == {
+        *((0, "save", "/a", 1), (0, "load", "/a", 0), (1, "save", "/a", 2), (1, "save", "/b", 5)),
+    }
+
+
+def test_steps_chosen_of_several_clocks_keep_their_numbers_where_they_differ() -> None:
+    parts = [part(0, [("span", "save", "/a", 0, step)], epoch_ns=0) for step in (2, 0, 1)]
+    assert steps_of(merge_traces(parts)) == {(0, "save", "/a", step) for step in range(3)}

@@ -49,6 +49,7 @@ _ROUND_BYTES = 1 << 30  # an exact memory or disk size tells one machine from an
 def clean_metadata(metadata: Metadata, names: Pseudonyms) -> Metadata:
     """Return what of `metadata` may be published, with paths and hosts under pseudonyms."""
     return Metadata(
+        clocks=metadata.clocks,
         tool_version=public_version(metadata.tool_version),
         hosts=_hosts(metadata.hosts, names),
         mounts=_mounts(metadata.mounts, names),

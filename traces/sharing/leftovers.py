@@ -65,6 +65,7 @@ _FORMAT_WORDS = (
 )
 # Of the format itself: the kinds of a raw log's records stay in the dictionary of a captured
 # trace's ops, though no row has them.
+_LONGEST_JOB_NS = 366 * 86_400 * 10**9  # no wall clock is as low since 1971
 _OWN_WORDS = frozenset(("none", "file", "note", "thread", "seek", "taken")).union(
     *KNOWN_WORDS.values()
 )
@@ -175,7 +176,10 @@ def _columns(shared: Trace, keyed: bool) -> Iterator[Leftover]:
     yield from _names(shared, keyed)
     if shared.valid("address").any():
         yield Leftover("column address", "buffer addresses")
-    if len(shared) and int(shared.ints("start_ns").min()) != 0:
+    begin_ns = int(shared.ints("start_ns").min()) if len(shared) else 0
+    # A part keeps its place in the whole trace; whether that was one no part can tell.
+    is_part = bool(_card(shared.metadata).get("selection"))
+    if not 0 <= begin_ns <= (_LONGEST_JOB_NS if is_part else 0):
         yield Leftover("column start_ns", "times that do not begin with the first request")
 
 
@@ -216,6 +220,7 @@ def _metadata_fields(shared: Trace) -> Iterator[Leftover]:
     clean = replace(
         clean,
         format_version=metadata.format_version,
+        clock=metadata.clock,
         hosts=_named_as(clean.hosts, metadata.hosts),
         recorded_on=replace(
             clean.recorded_on,
@@ -224,6 +229,8 @@ def _metadata_fields(shared: Trace) -> Iterator[Leftover]:
         extra={},
     )
     yield from _differences("metadata", metadata, clean)
+    if metadata.clock and not is_pseudonym(metadata.clock):
+        yield Leftover("metadata.clock", metadata.clock)
     for file in metadata.completeness.files:
         if not is_keyed_path(file.path):
             yield Leftover("metadata.completeness.files.path", file.path)

@@ -74,7 +74,8 @@ def read_key(path: Path) -> bytes:
 def share_trace(trace: Trace, options: ShareOptions) -> Trace:
     """Return what of `trace` may be published.
 
-    The rows stay in their order, with their sizes, offsets, results, identities and relative times;
+    The rows stay in their order, with their sizes, offsets, results and identities, and with times
+    since the first start of `trace`, so that the parts of one trace are joined as they were apart;
     a plan made of them is the plan made of the original. Needs all columns.
 
     Raises:
@@ -86,6 +87,7 @@ def share_trace(trace: Trace, options: ShareOptions) -> Trace:
     if problems := check_trace(chosen, gaps=False):
         raise TraceFormatError(contradiction(problems))
     names = Pseudonyms(options.key)
+    first_ns = int(trace.ints("start_ns").min()) if len(trace) else 0
     columns: dict[str, Column] = {
         "path": _mapped(chosen, "path", names.path),
         "target": _mapped(chosen, "target", names.path),
@@ -93,7 +95,7 @@ def share_trace(trace: Trace, options: ShareOptions) -> Trace:
         "dtype": _mapped(chosen, "dtype", lambda t: t if DTYPE.fullmatch(t) else "other"),
         "device": _mapped(chosen, "device", lambda t: t if DEVICE.fullmatch(t) else "other"),
         "address": Ints(np.zeros(len(chosen), np.uint64), np.zeros(len(chosen), np.bool_)),
-        **_since_first(chosen),
+        **_since(first_ns, chosen),
     }
     for column, known in KNOWN_WORDS.items():
         columns[column] = _mapped(chosen, column, lambda t, known=known: _known(t, known))  # type: ignore[misc]
@@ -101,6 +103,9 @@ def share_trace(trace: Trace, options: ShareOptions) -> Trace:
     metadata = clean_metadata(chosen.metadata, names).with_history(
         HistoryEntry("share", tool_version=tool_version())
     )
+    # The same for all parts of one trace under one key: it joins their times again.
+    epoch = trace.metadata.to_json().decode()
+    metadata = replace(metadata, clock=names.word("clock", epoch))
     shared = shared.with_metadata(metadata)
     card = make_card(shared, options.licence, options.tensor_names, str(options.selection))
     return shared.with_metadata(replace(metadata, extra={CARD: card.to_json()}))
@@ -146,18 +151,15 @@ def _names(trace: Trace, names: Pseudonyms, keyed: bool) -> Strings:
     return Strings(place[split], [change(i) for i in used.tolist()])
 
 
-def _since_first(trace: Trace) -> dict[str, Column]:
-    """Return the times since the first start."""
+def _since(first_ns: int, trace: Trace) -> dict[str, Column]:
+    """Return the times since `first_ns`, the first start of all that the trace is part of."""
     start_ns = trace.ints("start_ns")
-    if not len(start_ns):
-        return {}
-    first, last = int(start_ns.min()), int(start_ns.max())
-    if last - first > _INT64.max:
+    if int(start_ns.max(initial=first_ns)) - first_ns > _INT64.max:
         raise TraceFormatError("the trace's times span more than 292 years; it is damaged")
     valid = trace.valid("end_ns")
-    end_ns = np.where(valid, trace.ints("end_ns"), first)
-    floor, ceiling = max(_INT64.min, first + _INT64.min), min(_INT64.max, first + _INT64.max)
+    end_ns = np.where(valid, trace.ints("end_ns"), first_ns)
+    floor, ceiling = max(_INT64.min, first_ns + _INT64.min), min(_INT64.max, first_ns + _INT64.max)
     return {
-        "start_ns": start_ns - first,
-        "end_ns": Ints(end_ns.clip(floor, ceiling) - first, valid),
+        "start_ns": start_ns - first_ns,
+        "end_ns": Ints(end_ns.clip(floor, ceiling) - first_ns, valid),
     }

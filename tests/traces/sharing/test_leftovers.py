@@ -104,6 +104,7 @@ def test_the_formats_own_words_are_no_leftovers(shared: Trace, tmp_path: Path) -
         lambda m: replace(m, history=(replace(m.history[0], detail=SECRET),)),
         lambda m: replace(m, history=(replace(m.history[0], realtime_ns=5),)),
         lambda m: replace(m, history=(replace(m.history[0], action=SECRET),)),
+        lambda m: replace(m, clock=SECRET),
     ],
 )
 def test_metadata_put_back_are_found(

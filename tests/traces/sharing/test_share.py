@@ -12,6 +12,7 @@ import pytest
 
 from iotrace.traces.counters import FILE_COUNTERS, PROCESS_COUNTERS
 from iotrace.traces.digest import workload_digest
+from iotrace.traces.merge import merge_traces
 from iotrace.traces.metadata import Host, Mount, RecordedOn
 from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import INT_COLUMNS, METADATA_KEY
@@ -164,6 +165,28 @@ def test_a_part_is_shared_with_what_belongs_to_it(owned: Trace) -> None:
     assert [process.rank for process in shared.metadata.processes] == [1]
     assert shared.metadata.completeness.files == ()
     assert Card.of(shared.metadata).selection == "rank 1"
+
+
+def test_parts_are_joined_as_they_were(owned: Trace) -> None:
+    """On their own clock, if one key made them; what the part of it was does not matter."""
+    steps = [Selection(steps=(step,)) for step in (1, 0)]
+    parts = [publish(owned, ShareOptions(key=bytes(32), selection=one)) for one in steps]
+    whole = publish(owned, ShareOptions(key=bytes(32)))
+    joined = merge_traces(parts)
+    first_ns = int(joined.ints("start_ns").min())
+    of_step = whole.where(whole.valid("step"))
+    assert joined.ints("start_ns").tolist() == of_step.ints("start_ns").tolist()
+    assert first_ns == int(of_step.ints("start_ns").min())
+    assert joined.ints("step").tolist() == of_step.ints("step").tolist()
+    assert joined.metadata.clocks == 1
+    assert joined.metadata.clock == whole.metadata.clock
+
+
+def test_parts_under_different_keys_follow_one_another(owned: Trace) -> None:
+    steps = [Selection(steps=(step,)) for step in (1, 0)]
+    joined = merge_traces([publish(owned, ShareOptions(selection=one)) for one in steps])
+    assert joined.metadata.clocks == 2
+    assert joined.ints("step").tolist() == sorted(joined.ints("step").tolist(), reverse=True)
 
 
 @pytest.mark.parametrize(
