@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.job import DATA_OPS, Op, is_op
-from iotrace.replay.pieces import Ints, Rows, is_padding, is_payload, pieces_in_place
+from iotrace.replay.pieces import Ints, Rows, is_payload, pieces_in_place
 from iotrace.replay.plan import Plan
 from iotrace.replay.schedule import Schedule
 from iotrace.replay.statistics import latency_us
@@ -44,7 +44,7 @@ def moved_by(plan: Plan, result: Ints) -> Moved:
     line, owner, place = pieces_in_place(rows, plan.pieces)
     into = place - rows["offset"][owner]
     arrived = np.minimum(line["length"], (result.clip(0)[owner] - into).clip(0))
-    payload, padding = is_payload(line["file"]), is_padding(line["file"])
+    payload = is_payload(line["file"])  # of the rest, what is past a recorded end may be there now
     writes = rows["op"][owner] == Op.WRITE
     touched = np.zeros(len(plan.files) + 1, np.bool_)  # the last: no file
     touched[rows["file"][done]] = True
@@ -54,7 +54,7 @@ def moved_by(plan: Plan, result: Ints) -> Moved:
         files=plan.files.count_names(touched[:-1]),
         bytes_written=int(arrived[payload & writes].sum()),
         bytes_read=int(arrived[payload & ~writes].sum()),
-        padding_bytes=int(arrived[padding].sum()),
+        padding_bytes=int(arrived[~payload].sum()),
     )
 
 
