@@ -44,7 +44,8 @@ def merge_traces(traces: Sequence[Trace]) -> Trace:
         tables.append(_moved(table, shift_ns, processes))
         parts.append(metadata)
         processes += len(metadata.processes)
-    whole = Trace(_concat(in_steps(tables, clocks.groups)), _merged_metadata(parts, clocks))
+    tables = in_steps(tables, clocks.groups, clocks.are_of_one_trace)
+    whole = Trace(_concat(tables), _merged_metadata(parts, clocks))
     return judged_together(whole, [len(part.processes) for part in parts])
 
 

@@ -9,7 +9,7 @@ from iotrace.traces.steps import ADJACENT_NS
 
 # More than lies within one step: what no clock joins is no step, and overlaps nothing.
 APART_NS = 2 * ADJACENT_NS
-_WALL = "wall"
+_WALL, _CHOSEN = "wall", "chosen"
 
 Extent = tuple[int, int]  # first start and last end, ns since the part's epoch
 
@@ -20,11 +20,13 @@ class JoinedClocks:
 
     Attributes:
         groups: per part, a number of its clock: which parts have one.
+        are_of_one_trace: per part, whether its clock is that of a trace it was chosen from.
         shifts_ns: per part, what its times are moved by.
         epoch_realtime_ns, epoch_monotonic_ns, clock, clocks: of the whole, as `Metadata` has them.
     """
 
     groups: tuple[int, ...]
+    are_of_one_trace: tuple[bool, ...]
     shifts_ns: tuple[int, ...]
     epoch_realtime_ns: int
     epoch_monotonic_ns: int | None
@@ -59,7 +61,13 @@ def join_clocks(parts: Sequence[Metadata], extents: Sequence[Extent | None]) -> 
         if ends:
             last_ns = max(ends) + later_ns
     numbers = {clock: number for number, clock in enumerate(groups)}
-    joined = tuple(numbers[clock] for clock, _ in readings), tuple(shifts_ns)
+    joined = (
+        tuple(numbers[clock] for clock, _ in readings),
+        tuple(
+            clock == (_CHOSEN, part.clock) for (clock, _), part in zip(readings, parts, strict=True)
+        ),
+        tuple(shifts_ns),
+    )
     clocks = sum(max(parts[place].clocks for place in group) for group in groups.values())
     if len(groups) > 1:
         return JoinedClocks(*joined, 0, None, "", clocks)
@@ -85,7 +93,7 @@ def _readings(parts: Sequence[Metadata]) -> Iterator[tuple[Hashable, int]]:
         elif part.epoch_realtime_ns:
             yield _WALL, part.epoch_realtime_ns
         elif part.clock:
-            yield ("clock", part.clock), 0
+            yield (_CHOSEN, part.clock), 0
         else:
             yield ("own", recordings.setdefault(part, place)), 0
 

@@ -24,7 +24,9 @@ _CHANGING_OPS = ("write", "sync", "allocate", "truncate", "rename", "link", "unl
 Key = tuple[int, int]  # kind, step
 
 
-def in_steps(tables: Sequence[pa.Table], clocks: Sequence[int]) -> list[pa.Table]:
+def in_steps(
+    tables: Sequence[pa.Table], clocks: Sequence[int], are_of_one_trace: Sequence[bool]
+) -> list[pa.Table]:
     """Return the tables with steps counted over all of them.
 
     Numbers that are not 0, 1, 2 ... in a trace were given by its job, or chosen from it: they stay.
@@ -34,10 +36,14 @@ def in_steps(tables: Sequence[pa.Table], clocks: Sequence[int]) -> list[pa.Table
     Args:
         tables: rows, whose times are moved to where they stand in the whole.
         clocks: per table, a number of its clock; tables of one have consecutive places in time.
+        are_of_one_trace: per table, whether its steps were counted with the others of its clock.
     """
     if any(not {*STEP_COLUMNS} <= {*table.column_names} for table in tables):
         return list(tables)
-    acts = [_acts(source, Trace(table, Metadata())) for source, table in enumerate(tables)]
+    acts = [
+        _acts(source, Trace(table, Metadata()), is_numbered)
+        for source, (table, is_numbered) in enumerate(zip(tables, are_of_one_trace, strict=True))
+    ]
     steps: list[dict[Key, int]] = [{} for _ in tables]
     taken: dict[int, set[int]] = {_SAVE: set(), _LOAD: set()}
     for clock in dict.fromkeys(clocks):
@@ -63,8 +69,8 @@ def _kinds(trace: Trace) -> IntArray:
     return kinds
 
 
-def _acts(source: int, trace: Trace) -> dict[Key, Act]:
-    """Return the saves and loads of a trace by kind and step."""
+def _acts(source: int, trace: Trace, is_numbered: bool) -> dict[Key, Act]:
+    """Return the saves and loads of a trace by kind and step; of `is_numbered` the steps stay."""
     rows = np.flatnonzero(_kinds(trace) != _NEITHER)
     marks = trace.where(_kinds(trace) != _NEITHER)
     if not len(rows):
@@ -79,7 +85,9 @@ def _acts(source: int, trace: Trace) -> dict[Key, Act]:
     steps: defaultdict[int, list[int]] = defaultdict(list)
     for kind, step in found.tolist():
         steps[kind].append(step)
-    is_counted = {kind: own == list(range(len(own))) for kind, own in steps.items()}
+    is_counted = {
+        kind: not is_numbered and own == list(range(len(own))) for kind, own in steps.items()
+    }
     return {
         (kind, step): Act(
             source,

@@ -1,11 +1,12 @@
 """Steps of traces that are joined are counted over all of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from iotrace.traces.merge import merge_traces
-from iotrace.traces.metadata import Host, Metadata, Process
+from iotrace.traces.metadata import HistoryEntry, Host, Metadata, Process
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Ints, Strings, Trace
 from iotrace.traces.writer import write_trace
@@ -100,3 +101,15 @@ def test_steps_of_clocks_that_nothing_joins_are_not_one() -> None:
 def test_steps_chosen_of_several_clocks_keep_their_numbers_where_they_differ() -> None:
     parts = [part(0, [("span", "save", "/a", 0, step)], epoch_ns=0) for step in (2, 0, 1)]
     assert steps_of(merge_traces(parts)) == {(0, "save", "/a", step) for step in range(3)}
+
+
+def test_parts_chosen_from_one_trace_keep_its_steps() -> None:
+    """Though names that differ by one could be those of ranks, and the first counts from 0."""
+    parts = [part(3, [("span", "save", f"/a{step}", 10 * step, step)], 0) for step in range(3)]
+    clock = replace(parts[0].metadata, clock="zero")
+    merged = merge_traces([
+        trace.with_metadata(replace(clock, history=(HistoryEntry("select", str(step)),)))
+        for step, trace in enumerate(parts)
+    ])  # fmt: skip
+    assert steps_of(merged) == {(3, "save", f"/a{step}", step) for step in range(3)}
+    assert merged.ints("start_ns").tolist() == [0, 10, 20]
