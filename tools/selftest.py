@@ -42,7 +42,8 @@ def check_hook(python: str) -> Check:
     """
     with tempfile.TemporaryDirectory(prefix="iotrace-doctor-") as folder:
         trace_path, checkpoint = Path(folder, "trace.parquet"), Path(folder, "three.pt")
-        command = [sys.executable, "-m", "iotrace.tools", "capture", "--quiet"]
+        # -P: a folder `iotrace` where the user stands, such as a clone, is not the package.
+        command = [sys.executable, "-P", "-m", "iotrace.tools", "capture", "--quiet"]
         command += ["-o", str(trace_path), "--", python, "-c", JOB, str(checkpoint)]
         try:
             job = subprocess.run(

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from iotrace.traces.metadata import Mount
 
 from .command import assert_fits, assert_one_line_error, iotrace
 
+ROOT = Path(__file__).parents[2]
 NAMES = [
     *("Python", "kernel", "io_uring", "file system", "O_DIRECT", "cold reads", "memlock"),
     *("shared memory", "preload library", "torch.save hook"),
@@ -67,6 +69,16 @@ def test_a_job_without_torch_is_no_failure(python_without_torch: str) -> None:
     check = check_hook(python_without_torch)
     assert check.status is Status.NOTE
     assert "--python" in check.remedy
+
+
+def test_a_clone_beside_the_user_is_not_the_package(tmp_path: Path) -> None:
+    """Who has just cloned and installed stands there; nothing is built in the clone."""
+    ignored = shutil.ignore_patterns("*.so", "__pycache__", "corpus")
+    for folder in ("capture", "replay", "tools", "traces"):
+        shutil.copytree(ROOT / folder, tmp_path / "iotrace" / folder, ignore=ignored)
+    done = iotrace("doctor", "--json", "-", cwd=tmp_path)
+    hook = json.loads(done.stdout)["checks"][-1]
+    assert (hook["status"], hook["name"]) == ("ok", "torch.save hook"), hook
 
 
 def test_a_hook_that_does_not_bind_is_a_failure(tmp_path: Path) -> None:

@@ -36,7 +36,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Scale:
-    """Values to pixels, linear or logarithmic."""
+    """Values to pixels, linear or logarithmic.
+
+    `least` is the smallest difference that labels tell, of linear ones: 1 of counts and bytes.
+    """
 
     low: float
     high: float
@@ -44,6 +47,7 @@ class Scale:
     end: float
     log: bool = False
     binary: bool = False  # of bytes: ticks are round in KiB, MiB, ...
+    least: float = 0.0
 
     def __call__(self, value: float) -> float:
         low, high = self.low, self.high
@@ -58,7 +62,8 @@ class Scale:
             unit = 1.0
             while self.binary and self.high >= 1024 * unit:
                 unit *= 1024
-            return [unit * tick for tick in _linear_ticks(self.low / unit, self.high / unit)]
+            low, high, least = (value / unit for value in (self.low, self.high, self.least))
+            return [unit * tick for tick in _linear_ticks(low, high, least)]
         first, last = (
             math.ceil(math.log10(self.low) - 1e-9),
             math.floor(math.log10(self.high) + 1e-9),
@@ -68,12 +73,12 @@ class Scale:
         return found if len(found) > 1 else [self.low, self.high]
 
 
-def _linear_ticks(low: float, high: float) -> list[float]:
+def _linear_ticks(low: float, high: float, least: float) -> list[float]:
     if high <= low:
         return [low]
     rough = (high - low) / _TICKS
     unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(unit * m for m in (1, 2, 5, 10) if unit * m >= rough)
+    step = max(next(unit * m for m in (1, 2, 5, 10) if unit * m >= rough), least)
     first = math.ceil(low / step - 1e-9)
     return [step * i for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
@@ -108,13 +113,22 @@ class Chart:
         """Lowest pixel of the drawing area."""
         return self.height - _BOTTOM
 
-    def x_scale(self, low: float, high: float, *, log: bool = False) -> Scale:
+    def x_scale(self, low: float, high: float, *, log: bool = False, least: float = 0.0) -> Scale:
         """Return a scale over the width."""
-        return Scale(low, high, self.left, self.right, log)
+        return Scale(low, high, self.left, self.right, log, least=least)
 
-    def y_scale(self, low: float, high: float, *, log: bool = False, binary: bool = False) -> Scale:
+    def y_scale(
+        self,
+        low: float,
+        high: float,
+        *,
+        log: bool = False,
+        binary: bool = False,
+        least: float = 0.0,
+    ) -> Scale:
         """Return a scale over the height, upwards."""
-        return Scale(low, high, self.bottom, _TOP + (18 if self.legend else 0), log, binary)
+        top = _TOP + (18 if self.legend else 0)
+        return Scale(low, high, self.bottom, top, log, binary, least)
 
     def name(self, *series: tuple[str, str]) -> None:
         """Say which colour is what: (label, colour) each. Before the scales are made."""

@@ -38,7 +38,7 @@ def _settings(found: SweepResult, op: str) -> Figure:
     title = f"{NAMES[op].capitalize()}: settings, {spread}"
     chart = Chart(title, "median time", height=62 + _ROW * len(shown), width=1180, left=270)
     high = max(max(estimates[s].high, estimates[s].median) for s in shown)
-    x = chart.x_scale(0, high * 1.08)
+    x = chart.x_scale(0, high * 1.08, least=1e-9)
     chart.x_axis(x, format_seconds)
     best = found.best(op)
     for i, setting in enumerate(shown):

@@ -25,6 +25,7 @@ _CLASSES = {
 _LANE_HEIGHT = 18
 _MAP_HEIGHT = 44
 _MOST_EXPONENT = 20
+_NS = 1e-9
 
 
 def trace_figures(trace: Trace, verdict: Verdict) -> Iterator[Figure]:
@@ -61,11 +62,11 @@ def _of_checkpoints(verdict: Verdict) -> Requests:
 
 def _timeline(requests: Requests, bins: TimeBins) -> Figure:
     found = binned.lanes(requests, _CLASSES, bins)
-    height = 70 + _LANE_HEIGHT * len(found)
+    height = 78 + _LANE_HEIGHT * len(found)
     chart = Chart("Timeline by rank", "time", height=height, width=1180, left=86)
     chart.name(*((name, COLOURS[name]) for name in _CLASSES))
     times = bins.middles_seconds
-    x = chart.x_scale(0, float(times[-1] + bins.seconds / 2))
+    x = chart.x_scale(0, float(times[-1] + bins.seconds / 2), least=_NS)
     chart.x_axis(x, format_seconds)
     top = 32.0
     for i, lane in enumerate(found):
@@ -122,9 +123,9 @@ def _over_time(
     chart = Chart(title, "time", left=86)
     chart.name(*((op, COLOURS[op]) for op in series))
     times = bins.middles_seconds
-    x = chart.x_scale(0, float(times[-1] + bins.seconds / 2))
+    x = chart.x_scale(0, float(times[-1] + bins.seconds / 2), least=_NS)
     high = max(float(max(values.max() for values in series.values())), 1e-9)
-    y = chart.y_scale(0, high, binary=binary)
+    y = chart.y_scale(0, high, binary=binary, least=1.0 if binary else 0.0)
     chart.x_axis(x, format_seconds)
     chart.y_axis(y, text)
     for op, values in series.items():
@@ -166,7 +167,7 @@ def _doubling_bars(
     labels = [format_bytes(bound) if bound else "0" for bound in bounds]
     places = chart.names(labels, every=max(1, len(labels) // 9))
     most = max(int(counts.max()) for _, counts, _ in found.values())
-    y = chart.y_scale(0, most)
+    y = chart.y_scale(0, most, least=1)
     chart.y_axis(y, lambda value: format_count(round(value)))
     for i, (op, (low, counts, held)) in enumerate(found.items()):
         total = max(int(held.sum()), 1)
@@ -188,7 +189,7 @@ def _latency(requests: Requests) -> Figure:
     low = max(min(float(c.value.min()) for c in curves.values()), 1e-9)
     high = max(max(float(c.value.max()) for c in curves.values()), low * 10)
     y = chart.y_scale(low, high, log=True)
-    marks = {"0 %": 0.0, "50 %": 0.5, "90 %": 0.9, "99 %": 0.99, "99.9 %": 0.999, "99.99 %": 0.9999}
+    marks = {"0": 0.0, "50 %": 0.5, "90 %": 0.9, "99 %": 0.99, "99.9 %": 0.999, "99.99 %": 0.9999}
     x = chart.x_scale(0, _nines(0.99999))
     for label, share in marks.items():
         place = x(_nines(share))
@@ -234,7 +235,7 @@ def _file_maps(requests: Requests, trace: Trace) -> Figure | None:
     maps = binned.file_maps(requests, trace)
     if not maps:
         return None
-    height = 66 + _MAP_HEIGHT * len(maps)
+    height = 70 + _MAP_HEIGHT * len(maps)
     chart = Chart("Files", "place in the file", height=height, width=1180, left=200)
     chart.name(
         ("tensors", COLOURS["tensor"]), ("written", COLOURS["write"]), ("read", COLOURS["read"])
@@ -243,9 +244,10 @@ def _file_maps(requests: Requests, trace: Trace) -> Figure | None:
     for percent in (0, 25, 50, 75, 100):
         anchor = "end" if percent == 100 else "middle"
         chart.text(x(percent / 100), chart.bottom + 15, f"{percent} %", anchor)
+    names = [PurePosixPath(one.path).name or one.path for one in maps]
     for i, one in enumerate(maps):
         y = 34.0 + i * _MAP_HEIGHT
-        name = printable(PurePosixPath(one.path).name or one.path)
+        name = printable(names[i] if names.count(names[i]) == 1 else one.path)
         chart.text(chart.left - 6, y + 13, shorten(name, 26), "end")
         chart.text(chart.left - 6, y + 28, format_bytes(one.size_bytes), "end", 11)
         for j, (key, values) in enumerate(
