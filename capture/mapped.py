@@ -24,8 +24,7 @@ def mapped_bytes(requests: Requests, faults: Faults) -> Iterator[str]:
     """Yield what may have moved through memory, where no request shows it.
 
     Reads show as page faults, if these could be seen and the pages were not in memory already;
-    writes do not. Read-ahead brings pages without a fault of their own, so a process that had one
-    on a file is taken to have loaded it from storage.
+    writes do not. Read-ahead brings pages without a fault of their own.
     """
     if faults.lost:
         yield (
@@ -36,24 +35,39 @@ def mapped_bytes(requests: Requests, faults: Faults) -> Iterator[str]:
     for_writing = writable_maps(requests)
     for_reading = np.setdiff1d(requests.succeeded("map"), for_writing)
     unused = "which of them were used was not seen"
+    faulted, faulted_bytes = for_reading[:0], 0
     if faults.refused:
         told = f"{unused} (page faults: {faults.refused})"
     else:
         every, for_reading = for_reading, without_faults(requests, for_reading)
-        yield from partly_cached(requests, np.setdiff1d(every, for_reading))
+        faulted = np.setdiff1d(every, for_reading)
+        yield from partly_cached(requests, faulted)
+        pages = requests.rows("fault")
+        pages = pages[np.isin(block["file"][pages], block["file"][faulted])]
+        faulted_bytes = covered_bytes(block, pages)
         told = "what was read of them from memory was not seen"
-    for rows, verb, unseen in ((for_reading, "reading", told), (for_writing, "writing", unused)):
-        touched = 0
-        for _, own in by_file(block["file"][rows], rows):
-            starts = block["offset"][own].clip(min=0)
-            extents = Extents.union(starts, starts + block["length"][own].clip(min=0))
-            touched += int((extents.ends - extents.starts).sum())
-        if touched:
+    for rows, verb, unseen, seen_bytes in (
+        (for_reading, "reading", told, 0),
+        (faulted, "reading", "what read-ahead brought of them was not seen", faulted_bytes),
+        (for_writing, "writing", unused, 0),
+    ):
+        touched = covered_bytes(block, rows)
+        if touched - seen_bytes > touched * CACHED_SHARE_TOLERATED:
             count = len(np.unique(block["file"][rows]))
             yield (
                 f"{sized(touched)} of {plural(count, 'file')} were mapped into memory for {verb}; "
                 f"{unseen}"
             )
+
+
+def covered_bytes(block: Block, rows: Rows) -> int:
+    """Return how many different bytes of files some rows lie on."""
+    covered = 0
+    for _, own in by_file(block["file"][rows], rows):
+        starts = block["offset"][own].clip(min=0)
+        extents = Extents.union(starts, starts + block["length"][own].clip(min=0))
+        covered += int((extents.ends - extents.starts).sum())
+    return covered
 
 
 def partly_cached(requests: Requests, maps: Rows) -> Iterator[str]:

@@ -204,7 +204,9 @@ def _print_transfers(terminal: Terminal, overview: Overview) -> None:
     others = [
         f"{op} {format_count(n)}" for op, n in overview.op_counts.items() if op not in DATA_OPS
     ]
-    print_facts(terminal, [("other requests", ", ".join(others) or "none")])
+    told = [("other requests", ", ".join(others) or "none")]
+    told += [("page faults", str(summary.paging))] if summary.paging else []
+    print_facts(terminal, told)
     if overview.failed:
         failed = ", ".join(f"{op} {format_count(count)}" for op, count in overview.failed.items())
         total = plural(sum(overview.failed.values()), "request")

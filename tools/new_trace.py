@@ -47,6 +47,11 @@ def describe_trace(trace: Trace, output: Path, if_empty: str = WIDER) -> None:
                 ),
             )
         ]
+        if summary.paging is not None:
+            parts = [
+                *(parts if summary.bytes_written or summary.bytes_read else []),
+                str(summary.paging),
+            ]
         seen = f"{', '.join(parts)} on {_files(summary.files, trace)}"
     if told := clocks_told(trace.metadata):
         say(f"times are {told}")

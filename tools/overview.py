@@ -78,6 +78,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
         "tensors": summary.tensors,
         "bytes_written": summary.bytes_written,
         "bytes_read": summary.bytes_read,
+        "paging": asdict(summary.paging) if summary.paging else None,
         "padding_bytes": sum(overview.padding_bytes.values()),
         "write_seconds": summary.write_seconds,
         "read_seconds": summary.read_seconds,

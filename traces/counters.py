@@ -8,6 +8,7 @@ import numpy as np
 
 from iotrace.traces.trace import Trace
 
+DEVICE_READ = "device_read_bytes"
 # What a capture counts at both ends of a span. Of the process: its memory, bytes and time so far.
 PROCESS_COUNTERS = (
     "resident_bytes",
@@ -17,7 +18,7 @@ PROCESS_COUNTERS = (
     "processor_wait_ns",
     "process_read_bytes",
     "process_written_bytes",
-    "device_read_bytes",
+    DEVICE_READ,
     "device_written_bytes",
 )
 # Of the file, or all files of the folder, that is saved or loaded.
@@ -31,7 +32,7 @@ class SpanCounters:
     """The counters around one span; a value that was not told is missing from its mapping.
 
     Attributes:
-        op, engine, step, process: of the span's row.
+        op, engine, step, process, end_ns: of the span's row.
         before, after: values by name.
     """
 
@@ -39,8 +40,21 @@ class SpanCounters:
     engine: str | None
     step: int
     process: int
+    end_ns: int
     before: Values
     after: Values
+
+    @property
+    def cached_growth_bytes(self) -> int:
+        """How much more of the file is in the page cache afterwards; 0 where not told."""
+        both = (self.before.get("cached_bytes"), self.after.get("cached_bytes"))
+        return 0 if both[0] is None or both[1] is None else max(0, both[1] - both[0])
+
+    @property
+    def was_fetched(self) -> bool:
+        """Whether anything came in from storage meanwhile, for the process or of the file."""
+        fetched = self.after.get(DEVICE_READ, 0) - self.before.get(DEVICE_READ, 0)
+        return fetched > 0 or self.cached_growth_bytes > 0
 
 
 def counters_of_spans(trace: Trace) -> list[SpanCounters]:
@@ -66,7 +80,7 @@ def counters_of_spans(trace: Trace) -> list[SpanCounters]:
         after = int(np.searchsorted(times, end_ns, "left"))
         if engine is not None and first < after < len(times):
             found.append(
-                SpanCounters(op or "", engine, step, process, values[first], values[after])
+                SpanCounters(op or "", engine, step, process, end_ns, values[first], values[after])
             )
     return found
 

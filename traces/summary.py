@@ -8,6 +8,7 @@ import numpy as np
 from iotrace.traces.columns import IntArray
 from iotrace.traces.elapsed import busy_ns
 from iotrace.traces.file_summaries import FileSummaries
+from iotrace.traces.paging import Paging, paging_of
 from iotrace.traces.phases import Phase, PhaseArray, chosen_seconds, ends_ns, phases
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
@@ -64,6 +65,7 @@ class Summary:
         max_concurrency: most data requests in flight at a time.
         mean_concurrency: data requests in flight, averaged over the time with at least one.
         write_seconds, read_seconds: see `iotrace.traces.elapsed.steps_seconds`.
+        paging: what came in through mapped files by page faults; `None` without any.
         problems: what is known to be missing from the trace.
     """
 
@@ -85,6 +87,7 @@ class Summary:
     mean_concurrency: float
     write_seconds: float
     read_seconds: float
+    paging: Paging | None
     problems: tuple[str, ...]
 
     @property
@@ -130,6 +133,7 @@ def summarize(trace: Trace) -> Summary:
         mean_concurrency=mean_concurrency,
         write_seconds=chosen_seconds(requests, phase == Phase.SAVE),
         read_seconds=chosen_seconds(requests, phase == Phase.LOAD),
+        paging=paging_of(trace),
         problems=tuple(trace.metadata.completeness.problems()),
     )
 

@@ -44,12 +44,17 @@ _KNOBS = {
         "dcp": "fewer, larger tensors: DCP opens each one as an archive of its own",
     },
     "do not map": {
-        "": "read instead of mapping: on network storage each fault is a round trip",
+        "": (
+            "read instead of mapping, or read the file ahead in the order of its use: each page "
+            "fault waits for storage"
+        ),
         "safetensors": (
-            "load_file(..., backend='pread'): on network storage each fault is a round trip"
+            "load_file(..., backend='pread'), or read the file ahead in the order of its use: "
+            "each page fault waits for storage"
         ),
         "torch.save": (
-            "torch.load(..., mmap=False) where storage is remote: each fault is a round trip"
+            "torch.load(..., mmap=False) where most of it is used: each page fault waits for "
+            "storage"
         ),
     },
     "save once": {

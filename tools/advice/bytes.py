@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from iotrace.tools.advice.advice import Advice, knob, replay_command
-from iotrace.tools.render import format_bytes, format_count, format_seconds
+from iotrace.tools.advice.advice import Advice, knob, of_rank, replay_command
+from iotrace.tools.render import format_bytes, format_seconds
 from iotrace.traces.phases import Phase
 from iotrace.traces.verdict.verdict import Finding
 from iotrace.traces.words import plural
@@ -44,21 +44,20 @@ def mapped(trace: str, finding: Finding) -> Iterator[Advice]:
     """A load through page faults, or through a mapping whose faults were not seen."""
     if "map" not in finding.ops or finding.episode.phase != Phase.LOAD:
         return
-    faults = finding.shapes.get("fault")
-    read = finding.shapes.get("read")
-    if read is not None and faults is None and read.bytes > finding.amplification.tensor_bytes / 2:
+    paging, read = finding.paging, finding.shapes.get("read")
+    if read is not None and paging is None and read.bytes > finding.amplification.tensor_bytes / 2:
         return
     because = "the tensors come through a mapping; its reads were not seen"
-    if faults is not None:
-        because = (
-            f"{format_count(faults.count)} page faults, the median one of "
-            f"{format_bytes(faults.typical_bytes)} in {format_seconds(faults.p50_us / 1e6)}"
-        )
-    gain = faults.busy_seconds / 2 if faults is not None else 0.0
-    change = knob("do not map", finding)
-    # No request tells what was read where no fault was seen.
-    options = "--as pread --repeat 5" if faults is not None else "--layer tensor --as pread"
-    yield Advice(change, because, replay_command(trace, finding, options), gain)
+    waits = finding.slowest_rank.fault_seconds
+    if paging is not None:
+        because = str(paging)
+        because += f"; they take up to {format_seconds(waits)}{of_rank(finding)}" if waits else ""
+    # No request tells what was read: the tensors do, where they are known.
+    options = "--layer tensor --as pread" + (" --repeat 5" if paging is not None else "")
+    proof = replay_command(trace, finding, options)
+    if not finding.amplification.tensor_bytes:
+        proof = f"iotrace show {trace} --requests --limit 0"
+    yield Advice(knob("do not map", finding), because, proof, waits / 2)
 
 
 def spare(trace: str, finding: Finding) -> Iterator[Advice]:

@@ -153,7 +153,7 @@ def _gains(data: Shape, storage: Capability) -> Iterator[tuple[str, ProbePoint, 
 
     Reads are not compared across the page cache: what reads ahead there is not the storage.
     """
-    op = "read" if data.op == "fault" else data.op
+    op = data.op
     direct = data.direct_share >= 0.5
     mean_bytes = data.bytes / max(data.count, 1)
     own_bytes = max(mean_bytes if data.is_mixed else data.typical_bytes, 1)

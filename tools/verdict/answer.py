@@ -81,11 +81,12 @@ def _finding_json(finding: Finding, storage: Capability | None) -> dict[str, Any
         "seconds": finding.seconds,
         "cause": round_trips(finding),
         "predicted": _plain(predict(finding, storage)),
-        "bytes": episode.moved_bytes,
+        "bytes": finding.moved_bytes,
         "slowest_rank": finding.slowest_rank.rank,
         "imbalance": finding.imbalance,
         "ranks": [asdict(one) for one in finding.split],
         "requests": {op: asdict(shape) for op, shape in finding.shapes.items()},
+        "paging": _plain(finding.paging),
         "amplification": asdict(finding.amplification)
         | {
             "by_rank": finding.amplification.by_rank,

@@ -16,6 +16,7 @@ from iotrace.tools.render import (
     print_facts,
     print_table,
 )
+from iotrace.tools.verdict.shapes import paged_bytes
 from iotrace.traces.phases import Phase
 from iotrace.traces.verdict.verdict import Finding, Verdict
 from iotrace.traces.words import plural
@@ -39,24 +40,24 @@ def _print_times(terminal: Terminal, verdict: Verdict) -> None:
     """Print one line per save and load: its time and where it went, on the slowest rank."""
     if not verdict.findings:
         return
-    columns = [
-        Column(title, right=i > 0)
-        for i, title in enumerate(
-            ("time of the last rank", "wall", "I/O", "sync", "for ranks", "outside", "bytes")
-        )
-    ]
+    is_faulted = any(finding.slowest_rank.fault_seconds for finding in verdict.findings)
+    faults = ("faults",) if is_faulted else ()
+    titles = ("wall", "I/O", *faults, "sync", "for ranks", "outside", "bytes")
+    columns = [Column("time of the last rank"), *(Column(title, right=True) for title in titles)]
     rows = []
     shown = sorted(verdict.findings, key=lambda f: -f.seconds)[:_EPISODES_SHOWN]
     for finding in sorted(shown, key=lambda f: f.episode.start_ns):
         episode, rank = finding.episode, finding.slowest_rank
         step = f" {episode.step}" if episode.step >= 0 else ""
-        parts = (rank.io_seconds, rank.sync_seconds, rank.rank_seconds, rank.between_seconds)
+        faulted = (rank.fault_seconds,) if is_faulted else ()
+        rest = (rank.sync_seconds, rank.rank_seconds, rank.between_seconds)
+        parts = (rank.io_seconds, *faulted, *rest)
         rows.append(
             (
                 f"{episode.name}{step} {episode.engine or ''}".rstrip(),
                 _seconds(finding.seconds),
                 *(format_share(part, rank.seconds) if part else NONE for part in parts),
-                format_bytes(episode.moved_bytes),
+                format_bytes(finding.moved_bytes),
             )
         )
     terminal.print()
@@ -73,7 +74,9 @@ def _print_ranks(terminal: Terminal, verdict: Verdict) -> None:
         if not several:
             continue
         finding = max(several, key=lambda one: one.seconds)
-        titles = ("done after", "I/O", "sync", "for ranks", "outside", "bytes")
+        is_faulted = any(one.fault_seconds for one in finding.split)
+        faults = ("faults",) if is_faulted else ()
+        titles = ("done after", "I/O", *faults, "sync", "for ranks", "outside", "bytes")
         step = f" {finding.episode.step}" if finding.episode.step >= 0 else ""
         columns = [Column(f"rank ({finding.episode.name}{step})")]
         columns += [Column(title, right=True) for title in titles]
@@ -84,7 +87,13 @@ def _print_ranks(terminal: Terminal, verdict: Verdict) -> None:
                 _seconds((one.last_data_ns - finding.episode.start_ns) / 1e9),
                 *map(
                     _seconds,
-                    (one.io_seconds, one.sync_seconds, one.rank_seconds, one.between_seconds),
+                    (
+                        one.io_seconds,
+                        *((one.fault_seconds,) if is_faulted else ()),
+                        one.sync_seconds,
+                        one.rank_seconds,
+                        one.between_seconds,
+                    ),
                 ),
                 format_bytes(one.bytes),
             )
@@ -152,9 +161,10 @@ def _print_bytes(terminal: Terminal, verdict: Verdict) -> None:
             amount.spare_bytes,
             amount.repeated_bytes,
         )
-        rows.append(
-            (finding.episode.name, *(format_bytes(count) if count else NONE for count in counts))
-        )
+        cells = [format_bytes(count) if count else NONE for count in counts]
+        if finding.paging and not amount.moved_bytes:
+            cells[0] = paged_bytes(finding)
+        rows.append((finding.episode.name, *cells))
     if rows:
         terminal.print()
         print_table(terminal, columns, rows)

@@ -21,7 +21,7 @@ from iotrace.tools.render import (
 from iotrace.tools.replayed import Replayed
 from iotrace.tools.verdict.durable import durable
 from iotrace.tools.verdict.prediction import predict
-from iotrace.tools.verdict.shapes import request_shape, round_trips
+from iotrace.tools.verdict.shapes import paged_bytes, request_shape, round_trips
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.phases import Phase
 from iotrace.traces.verdict.failures import Failure
@@ -63,7 +63,9 @@ def headline(
             cause = round_trips(worst)
             if cause is not None:
                 yield "cause", about + cause
-        elif findings is loads and verdict.mapped_only:
+        if worst.paging is not None:
+            yield "faults", about + str(worst.paging)
+        elif worst.data is None and findings is loads and verdict.mapped_only:
             mapped = plural(verdict.mapped_only, "file")
             yield "reads", f"{mapped} mapped: what was read through it, and when, was not seen"
     if storage is not None:
@@ -184,7 +186,7 @@ def _time(worst: Finding, findings: Sequence[Finding], several: bool) -> str:
     if len(findings) > 1:
         middle = median(one.seconds for one in findings)
         text += f", the longest (median {format_seconds(middle)})"
-    text += f": {_shares(rank)}"
+    text += f": {_shares(rank, worst)}"
     waits = [one.rank_seconds for one in worst.split if one is not rank]
     least = 0.01 if _is_straggler(worst) else _LATE
     if waits and max(waits) > least * worst.seconds:
@@ -201,23 +203,24 @@ def _is_straggler(finding: Finding) -> bool:
     return (ends[-1] - middle) / 1e9 > _LATE * finding.seconds
 
 
-def _shares(rank: RankSplit) -> str:
+def _shares(rank: RankSplit, finding: Finding) -> str:
     """Return `I/O 3 %, CPU 96 %, not running 1 %`, leaving out what is nothing."""
     parts = [f"I/O {format_share(rank.io_seconds, rank.seconds)}"]
     for seconds, what in (
+        (rank.fault_seconds, "page faults up to"),
         (rank.sync_seconds, "syncs"),
         (rank.rank_seconds, "other ranks"),
-        *_outside(rank),
+        *_outside(rank, finding),
     ):
         if seconds > 0.005 * rank.seconds:
             parts.append(f"{what} {format_share(seconds, rank.seconds)}")
     return ", ".join(parts)
 
 
-def _outside(rank: RankSplit) -> Iterator[tuple[float, str]]:
+def _outside(rank: RankSplit, finding: Finding) -> Iterator[tuple[float, str]]:
     """Yield what went on without a request in flight: computing, or not even that."""
     if rank.computing_seconds is None:
-        yield rank.between_seconds, "outside I/O"
+        yield rank.between_seconds, "page faults or no I/O" if finding.paging else "outside I/O"
         return
     least, most = rank.computing_seconds
     sure = most - least < 0.05 * rank.seconds
@@ -271,7 +274,9 @@ def _bytes(finding: Finding, verb: str) -> str:
         notes.append(f"{plural(amount.opens, 'open')} of {plural(amount.files, 'file')}")
     else:
         notes.append(plural(amount.opens, "open"))
-    return f"{verb} {format_bytes(amount.moved_bytes)} ({', '.join(notes)})"
+    parts = [format_bytes(amount.moved_bytes)] if amount.moved_bytes or not finding.paging else []
+    parts += [f"{paged_bytes(finding)} by page faults"] if finding.paging else []
+    return f"{verb} {' and '.join(parts)} ({', '.join(notes)})"
 
 
 def _cached(load: Finding, verdict: Verdict, storage: Capability | None) -> str:

@@ -28,9 +28,10 @@ def predict(finding: Finding, storage: Capability | None) -> Prediction | None:
     """Return what `finding` would take there, on its slowest rank.
 
     What passes without I/O stays as it was. `None` where requests are not round trips: there the
-    page cache and what else goes on decide, and no sum of single requests tells the time.
+    page cache and what else goes on decide, and no sum of single requests tells the time. The
+    same holds where page faults read, in pieces of the kernel's choice.
     """
-    if storage is None or not finding.seconds:
+    if storage is None or not finding.seconds or finding.paging is not None:
         return None
     trip_us = storage.one_by_one_us("write", _SMALL_BYTES, direct=False)
     if trip_us is None or trip_us < ROUND_TRIP_US:

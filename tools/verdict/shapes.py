@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iotrace.tools.render import format_bytes, format_count, format_rate, format_seconds
+from iotrace.tools.render import NONE, format_bytes, format_count, format_rate, format_seconds
 from iotrace.traces.verdict.shape import Shape
 from iotrace.traces.verdict.verdict import Finding
 from iotrace.traces.words import plural
@@ -29,6 +29,14 @@ def request_shape(shape: Shape) -> str:
         depth += f" in each of {plural(shape.processes, 'process')}"
         rate += " together" if rate else ""
     return f"{format_count(shape.count)} of {size}, {depth}, {each} each{rate}"
+
+
+def paged_bytes(finding: Finding) -> str:
+    """Return how much page faults brought in, `up to 257 MiB` where more is counted with it."""
+    paging = finding.paging
+    if paging is None or paging.read_bytes is None:
+        return NONE
+    return f"{'up to ' if paging.at_most else ''}{format_bytes(paging.read_bytes)}"
 
 
 def round_trips(finding: Finding) -> str | None:

@@ -35,7 +35,8 @@ _SIZE: Final = r"[\d.]+(?: (?:bytes|B|[KMGTPE]iB))?"  # earlier ones in bytes, o
 # What this package writes about gaps, where it has numbers alone.
 NOTES: Final = re.compile(
     rf"{_SIZE} of [\d,]+ files? were mapped into memory for (reading|writing); "
-    r"(which of them were used|what was read of them from memory) was not seen"
+    r"(which of them were used|what (was read of them from memory|read-ahead brought of them)) "
+    r"was not seen"
     rf"|about {_SIZE} of {_SIZE} of [\d,]+ files? were in memory already when they were mapped "
     r"into it for reading: such a load is partly warm"
     r"|[\d,]+ requests? to an io_uring "

@@ -80,8 +80,8 @@ class Amplification:
 def amplification(episode: Episode, trace: Trace) -> Amplification:
     """Return the counts of one episode; `trace` has the tensors."""
     requests = episode.requests
-    ops = ("write",) if episode.phase == Phase.SAVE else ("read", "fault")
-    rows = requests.where(requests.is_op(*ops) & (requests.home >= 0))
+    op = "write" if episode.phase == Phase.SAVE else "read"
+    rows = requests.where(requests.is_op(op) & (requests.home >= 0))
     placed = rows.where(rows.has_offset)
     extents = Extents(placed.home.astype(np.int64), placed.offset, placed.moved)
     by_rank = Extents(

@@ -72,9 +72,9 @@ class Episode:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes written by a save, or read by a load."""
-        ops = ("write",) if self.phase == Phase.SAVE else ("read", "fault")
-        return int(self.requests.moved[self.requests.is_op(*ops)].sum())
+        """Bytes of a save's writes, or of a load's reads: page faults tell none."""
+        op = "write" if self.phase == Phase.SAVE else "read"
+        return int(self.requests.moved[self.requests.is_op(op)].sum())
 
 
 def read_spans(trace: Trace) -> tuple[Span, ...]:

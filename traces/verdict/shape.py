@@ -23,7 +23,7 @@ class Shape:
     """Requests of one op in one save or load.
 
     Attributes:
-        op: `write`, `read`, `fault` or `sync`.
+        op: `write`, `read` or `sync`.
         count: how many.
         bytes: moved by them.
         processes: how many issued them.

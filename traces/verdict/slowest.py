@@ -12,7 +12,7 @@ from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.episodes import Episode
 from iotrace.traces.verdict.tensors import tensors_within
 
-_TIMED_OPS = ("read", "write", "sync", "fault", "open", "rename", "truncate", "allocate", "unlink")
+_TIMED_OPS = ("read", "write", "sync", "open", "rename", "truncate", "allocate", "unlink")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _QUEUED = "processor_wait_ns"
 
 @dataclass(frozen=True)
 class RankSplit:
-    """How one process spent its part of a save or load. The four times add up to `seconds`.
+    """How one process spent its part of a save or load. The five times add up to `seconds`.
 
     Attributes:
         rank: -1 outside a launcher.
@@ -32,8 +32,11 @@ class RankSplit:
         sync_seconds: only syncs in flight.
         rank_seconds: nothing in flight, and another rank is not as far: before the last rank
             has begun, or after this one's last data while another still has some to move.
+        fault_seconds: nothing in flight and on no processor, in calls of the engine that had page
+            faults and brought something in from storage: at most so long it waited for these
+            pages, and for what was read ahead. No single fault tells how long it took.
         between_seconds: nothing in flight, otherwise.
-        computing_seconds: how much of that the process was on a processor, at least and at most:
+        computing_seconds: how much of this the process was on a processor, at least and at most:
             the kernel counts all its threads, and the requests' own time too; `None`: not known.
         queued_seconds: how much more of it no processor was free, at most; 0 where not known.
         gap_seconds: longest part of that at one time, and `gap_before` the request that ended it.
@@ -50,6 +53,7 @@ class RankSplit:
     io_seconds: float
     sync_seconds: float
     rank_seconds: float
+    fault_seconds: float
     between_seconds: float
     computing_seconds: tuple[float, float] | None
     queued_seconds: float
@@ -97,7 +101,7 @@ def split(
             all_begun_ns=last_begin_ns,
             last_ns=lasts[process],
             others_last_ns=max((lasts[p] for p in processes if p != process), default=0),
-            used=_used(episode, process, counters),
+            counters=_counters(episode, process, counters),
         )
         for process in processes
     )
@@ -145,9 +149,10 @@ def _split_one(
     all_begun_ns: int,
     last_ns: int,
     others_last_ns: int,
-    used: tuple[float, float, float] | None,
+    counters: Sequence[SpanCounters],
 ) -> RankSplit:
     requests, spans = own
+    used = _used(counters)
     lasting = ~requests.is_op("unmap", "close")
     ends = [int(requests.end_ns[lasting].max(initial=begun_ns)), *(s.end_ns for s in spans)]
     end_ns = min(max(ends), episode.end_ns)
@@ -175,11 +180,15 @@ def _split_one(
     )
     rank_wait = idle.within(waiting)
     gap_ns, gap_before = _longest_gap(idle.without(rank_wait), requests)
-    ops = ("write",) if episode.name == "save" else ("read", "fault")
+    op = "write" if episode.name == "save" else "read"
     ranks = {*requests.rank.tolist(), *(span.rank for span in spans)}
     between = (idle.total - rank_wait.total) / 1e9
     computing = None if used is None else _computing(between, used, io.total / 1e9)
-    queued = 0.0 if used is None or computing is None else min(used[2], between - computing[1])
+    queued = faulted = 0.0
+    if used is not None and computing is not None:
+        queued = min(used[2], between - computing[1])
+        if any(one.was_fetched for one in counters) and _faults_within(requests, spans):
+            faulted = between - computing[1] - queued
     return RankSplit(
         rank=max(ranks, default=-1),
         process=process,
@@ -187,28 +196,39 @@ def _split_one(
         io_seconds=io.total / 1e9,
         sync_seconds=sync.total / 1e9,
         rank_seconds=rank_wait.total / 1e9,
-        between_seconds=between,
+        fault_seconds=faulted,
+        between_seconds=between - faulted,
         computing_seconds=computing,
         queued_seconds=queued,
         gap_seconds=gap_ns / 1e9,
         gap_before=gap_before,
         requests=int((requests.start_ns < end_ns).sum()),
-        bytes=int(requests.moved[requests.is_op(*ops)].sum()),
+        bytes=int(requests.moved[requests.is_op(op)].sum()),
         last_data_ns=last_ns,
         window=(begun_ns, end_ns),
     )
 
 
-def _used(
+def _counters(
     episode: Episode, process: int, counters: Sequence[SpanCounters]
-) -> tuple[float, float, float] | None:
-    """Return seconds on a processor in the engine's calls (own, kernel) and waiting for one."""
-    own = [
+) -> list[SpanCounters]:
+    """Return the counters of a process's calls of the engine that tell its time."""
+    return [
         one
         for one in counters
         if (one.op, one.step, one.process) == (episode.name, episode.step, process)
         and all(name in one.before and name in one.after for name in _CPU)
     ]
+
+
+def _faults_within(requests: Requests, spans: list[Span]) -> bool:
+    """Return whether a page of a mapped file was missing while a call went on."""
+    at_ns = requests.start_ns[requests.is_op("fault")]
+    return any(((at_ns >= one.start_ns) & (at_ns <= one.end_ns)).any() for one in spans)
+
+
+def _used(own: Sequence[SpanCounters]) -> tuple[float, float, float] | None:
+    """Return seconds on a processor in the engine's calls (own, kernel) and waiting for one."""
     if not own:
         return None
     user, system = (sum(one.after[name] - one.before[name] for one in own) / 1e9 for name in _CPU)

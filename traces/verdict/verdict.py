@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from iotrace.traces.counters import SpanCounters, counters_of_spans
+from iotrace.traces.paging import EXIT_READ, Paging, paging
 from iotrace.traces.phases import Phase
 from iotrace.traces.requests import Requests
 from iotrace.traces.schema import COLUMNS
@@ -27,7 +28,7 @@ from iotrace.traces.verdict.split import RankSplit, slowest, split
 VERDICT_COLUMNS = tuple(
     name for name in COLUMNS if name not in ("api", "offset_source", "address", "device")
 )
-SHAPED_OPS = ("write", "read", "fault", "sync")
+SHAPED_OPS = ("write", "read", "sync")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,7 @@ class Finding:
         durability, background: of a save only.
         ops: how often each op occurs.
         memory: what it left there, where that was counted.
+        paging: what came in through mapped files, where these had page faults.
     """
 
     episode: Episode
@@ -53,6 +55,7 @@ class Finding:
     background: Background | None
     ops: Mapping[str, int]
     memory: Memory | None
+    paging: Paging | None
 
     @property
     def seconds(self) -> float:
@@ -63,9 +66,13 @@ class Finding:
     @property
     def data(self) -> Shape | None:
         """The shape of the requests that move its data."""
-        order = ("write",) if self.episode.phase == Phase.SAVE else ("read", "fault")
-        shapes = [self.shapes[op] for op in order if op in self.shapes]
-        return max(shapes, key=lambda shape: shape.bytes, default=None)
+        return self.shapes.get("write" if self.episode.phase == Phase.SAVE else "read")
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes of its requests, and those that page faults on mapped files read."""
+        paged = self.paging.read_bytes if self.paging else None
+        return self.episode.moved_bytes + (paged or 0)
 
     @property
     def imbalance(self) -> float | None:
@@ -111,16 +118,23 @@ def examine(trace: Trace) -> Verdict:
     tensors = trace.layer("tensor")  # each episode looks through them
     return Verdict(
         requests=requests,
-        findings=tuple(_finding(episode, tensors, around) for episode in episodes),
+        findings=tuple(
+            _finding(episode, tensors, around, counters.get(EXIT_READ, {})) for episode in episodes
+        ),
         failures=find_failures(requests, tensors),
         problems=tuple(trace.metadata.completeness.problems()),
-        cached_read_share=_cached_read_share(requests, counters.get("read_bytes", {})),
+        cached_read_share=_cached_read_share(requests, counters.get(EXIT_READ, {})),
         mapped_only=_mapped_only(requests),
         counters=MappingProxyType({name: sum(own.values()) for name, own in counters.items()}),
     )
 
 
-def _finding(episode: Episode, tensors: Trace, counters: Sequence[SpanCounters]) -> Finding:
+def _finding(
+    episode: Episode,
+    tensors: Trace,
+    counters: Sequence[SpanCounters],
+    exits: Mapping[int, int],
+) -> Finding:
     splits = split(episode, tensors, counters)
     requests = episode.requests
     shapes = {op: found for op in SHAPED_OPS if (found := shape_of(requests, op))}
@@ -138,6 +152,7 @@ def _finding(episode: Episode, tensors: Trace, counters: Sequence[SpanCounters])
         background=background(episode) if is_save else None,
         ops=MappingProxyType(dict(sorted(ops.items(), key=lambda item: -item[1]))),
         memory=memory(episode, counters, tensors.metadata),
+        paging=None if is_save else paging(requests, counters, exits),
     )
 
 

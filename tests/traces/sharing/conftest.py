@@ -62,6 +62,8 @@ def owner_metadata() -> Metadata:
                 "was not seen",
                 "9.77 KiB of 1 file were mapped into memory for reading; what was read of them "
                 "from memory was not seen",
+                "1.50 MiB of 1 file were mapped into memory for reading; what read-ahead brought "
+                "of them was not seen",
             ),
             extra={"processes_left_out": 3, "why": "s3cr3t"},
         ),

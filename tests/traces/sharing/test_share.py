@@ -117,7 +117,7 @@ def test_the_metadata_keep_what_explains_the_numbers(owned: Trace) -> None:
     assert (mount.stripe_bytes, mount.stripe_count, mount.free_bytes) == (1 << 20, 4, None)
     assert (process.pid, process.rank, process.world_size) == (2, 1, 2)
     assert process.libraries == {"torch": "2.8.0"}
-    assert len(metadata.completeness.notes) == 3
+    assert len(metadata.completeness.notes) == 4
     assert metadata.completeness.extra == {"processes_left_out": 3}
 
 
