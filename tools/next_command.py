@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
+
+from iotrace.tools.say import PROGRAM, say_line
 
 
 def say_next(*words: str) -> None:
     """Print a command of ours; `words` follow the program's name."""
-    print(f"iotrace: next: {shlex.join(['iotrace', *words])}", file=sys.stderr)
+    say_line(f"{PROGRAM}: next: {shlex.join([PROGRAM, *words])}")
 
 
 def requests_of_tensors(location: str) -> tuple[str, ...]:

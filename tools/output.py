@@ -84,7 +84,7 @@ def write_json(value: dict[str, Any], destination: str) -> None:
     Raises:
         OutputError: the system refused; nothing is left behind.
     """
-    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    text = json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f") + "\n"
     if destination == STDOUT:
         sys.stdout.write(text)
         return

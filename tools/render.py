@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from iotrace.traces.words import significant, sized
@@ -25,10 +26,22 @@ _MIN_SHRUNK = 8  # narrower paths say nothing; the line then overflows instead
 
 
 class Terminal(Console):
-    """One output stream. A reader that went away (`| head`) ends the program quietly."""
+    """One output stream. A reader that went away (`| head`) ends the program quietly.
+
+    The gate that all text for people goes through, `say` has the other: whatever a trace, a server
+    or a file name holds, no control character comes out of it but the newline, and nothing that
+    turns the direction of writing.
+    """
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the segments of what is printed, in plain characters."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=plain(segment.text))
 
     def on_broken_pipe(self) -> None:
         """Leave the ending to `main`, which knows the exit status."""
@@ -142,6 +155,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def plain(text: str) -> str:
+    r"""Return `text` with control characters other than newlines escaped.
+
+    >>> plain("a\x1b[2J\nb")
+    'a\\x1b[2J\nb'
+    """
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
@@ -18,6 +17,7 @@ from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.overview import look_at
 from iotrace.tools.overview import to_json as overview_json
 from iotrace.tools.render import Terminal, format_count
+from iotrace.tools.say import say_line
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.file_summaries import FileSummary
 from iotrace.traces.reader import read_trace
@@ -134,10 +134,10 @@ def _files(rows: Trace, globs: Sequence[str]) -> Sequence[FileSummary]:
 
 def _say_more(total: int, shown: int | None) -> None:
     if shown is not None and total > shown:
-        print(f"{format_count(total - shown)} more; --limit 0 lists all", file=sys.stderr)
+        say_line(f"{format_count(total - shown)} more; --limit 0 lists all")
 
 
 def _hint(trace: str, more_files: int) -> None:
     if more_files > 0:
         command = f"iotrace show {shlex.quote(trace)} --files"
-        print(f"{plural(more_files, 'more file')}: {command}", file=sys.stderr)
+        say_line(f"{plural(more_files, 'more file')}: {command}")
