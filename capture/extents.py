@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from iotrace.traces.regular import open_regular
+
 Bytes = npt.NDArray[np.int64]
 
 
@@ -57,7 +59,7 @@ def data_bytes(path: Path, gaps: Iterator[tuple[int, int]], block_bytes: int) ->
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         found = [n for gap in gaps for n in data_bytes_of(file.fileno(), *gap, block_bytes)]
     return [n for n in found if n]
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from iotrace.capture.fault_rings import PREFIX, RECORD_LOST, RECORD_SAMPLE, REFUSED, SUFFIX
 from iotrace.capture.files import LogFiles
 from iotrace.capture.rawlog import RawLog
+from iotrace.traces.regular import read_regular
 
 SAMPLE = np.dtype(
     [
@@ -89,11 +90,11 @@ def read_faults(raw_dir: Path) -> Faults:
     parts, lost, boots = [], 0, set()
     for path in sorted(raw_dir.glob(f"{PREFIX}*{SUFFIX}")):
         boots.add(path.name.removeprefix(PREFIX).rpartition("-")[0])
-        samples, missed = parse(path.read_bytes())
+        samples, missed = parse(read_regular(path))
         parts.extend(samples)
         lost += missed
     try:
-        refused = (raw_dir / REFUSED).read_text()
+        refused = read_regular(raw_dir / REFUSED).decode("utf-8", "replace")
     except OSError:
         refused = "" if parts else "they were not watched"
     every = np.concatenate([np.empty(0, SAMPLE), *parts])

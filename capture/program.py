@@ -10,6 +10,7 @@ from pathlib import Path
 from stat import S_ISGID, S_ISUID, S_IXGRP
 
 from iotrace.traces.errors import CaptureError
+from iotrace.traces.regular import open_regular
 
 ELF_MAGIC = b"\x7fELF"
 ELF_64_BIT = 2
@@ -129,7 +130,7 @@ def loader_of(binary: Path) -> str | None:
 def head_of(path: Path, count: int) -> bytes:
     """Return the first bytes of a file, none if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(count)
     except OSError:
         return b""

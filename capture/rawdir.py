@@ -18,6 +18,7 @@ from iotrace.capture.roster import ROSTER_BYTES
 from iotrace.capture.roster import SUFFIX as ROSTER_SUFFIX
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.foreign_json import parse_foreign_json
+from iotrace.traces.regular import open_regular, read_regular
 
 DESCRIPTION = "capture.json"
 # A log's header and its first chunk, see csrc/record.h: less room and a job would have no log.
@@ -115,7 +116,7 @@ def claimed(raw_dir: Path) -> Iterator[None]:
 def is_claimed(raw_dir: Path) -> bool:
     """Return whether a running capture holds a folder of raw logs."""
     try:
-        with (raw_dir / DESCRIPTION).open() as file:
+        with open_regular(raw_dir / DESCRIPTION) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -142,7 +143,7 @@ def write_command(raw_dir: Path, command: Sequence[str]) -> None:
 def read_command(raw_dir: Path) -> tuple[str, ...]:
     """Return what was run, nothing if it is not known."""
     try:
-        described = parse_foreign_json((raw_dir / DESCRIPTION).read_text())
+        described = parse_foreign_json(read_regular(raw_dir / DESCRIPTION))
         command = described["command"]
     except (OSError, ValueError, KeyError, TypeError):
         return ()

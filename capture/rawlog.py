@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.location import RAW_LOGS_SUFFIX
+from iotrace.traces.regular import open_regular
 
 MAGIC = 0x31474F4C52544F49
 VERSION = 3
@@ -211,7 +212,7 @@ def read_raw_log(path: str | Path) -> RawLog:
 
 def mapped(path: Path) -> mmap.mmap:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except ValueError:  # an empty file cannot be mapped
         raise CaptureError(f"{path} is empty: the process wrote nothing, delete it") from None

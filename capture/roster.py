@@ -20,6 +20,7 @@ import numpy as np
 from iotrace.capture.rawlog import RawLog
 from iotrace.capture.roster_program import Ending, Program
 from iotrace.traces.environment import boot_id
+from iotrace.traces.regular import read_regular
 from iotrace.traces.words import plural
 
 PREFIX, SUFFIX = "processes-", ".roster"
@@ -171,7 +172,7 @@ def read_roster(raw_dir: Path, logs: Sequence[RawLog] = ()) -> Roster:
         logs: the raw logs beside it, to know which programs have one.
     """
     try:
-        data = roster_path(raw_dir).read_bytes()
+        data = read_regular(roster_path(raw_dir))
     except OSError:
         return Roster()
     is_cut = cut_mark(raw_dir).exists() or is_short(data)

@@ -15,6 +15,7 @@ from iotrace.replay.target import mount_of
 from iotrace.traces.codec import decode
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.foreign_json import parse_foreign_json
+from iotrace.traces.regular import read_regular
 
 _FILE = "probes.json"
 _VERSION = "3"  # of what a probe does: another one is not comparable
@@ -63,7 +64,7 @@ def _read() -> dict[str, object]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             return {}
-        known = parse_foreign_json(path.read_text())
+        known = parse_foreign_json(read_regular(path))
     except (OSError, ValueError):
         return {}
     return known if isinstance(known, dict) else {}

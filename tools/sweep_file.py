@@ -7,6 +7,7 @@ from pathlib import Path
 from iotrace.replay.sweep_result import SweepResult
 from iotrace.traces.codec import parse_json
 from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.regular import open_regular, read_regular
 
 
 def is_sweep(location: str) -> bool:
@@ -14,7 +15,7 @@ def is_sweep(location: str) -> bool:
     path = Path(location)
     if "://" in location or not path.is_file():
         return False
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(1) == b"{"
 
 
@@ -25,7 +26,7 @@ def read_sweep(path: Path) -> SweepResult:
         TraceFormatError: it is none.
     """
     try:
-        tree = parse_json(path.read_bytes())
+        tree = parse_json(read_regular(path))
     except (OSError, TraceFormatError) as error:
         raise TraceFormatError(f"{path} is not a sweep; make one with `iotrace sweep`") from error
     if isinstance(tree, dict) and "replayed" in tree:

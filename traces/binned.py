@@ -21,15 +21,19 @@ _QUANTILES = np.concatenate([np.linspace(0, 0.99, 100), 1 - np.geomspace(0.009, 
 
 @dataclass(frozen=True, eq=False)
 class TimeBins:
-    """Equal bins of time; `edges_ns` has one entry more than there are bins."""
+    """Equal bins of time; `edges_ns` has one entry more than there are bins.
+
+    Edges count from `origin_ns`: of large times a float has no single nanoseconds.
+    """
 
     edges_ns: Floats
+    origin_ns: int = 0
 
     @classmethod
     def of(cls, requests: Requests, count: int = 300) -> TimeBins:
         """Return bins over all of the requests."""
         begin, end = int(requests.start_ns.min()), int(requests.end_ns.max())
-        return cls(np.linspace(begin, max(end, begin + 1), count + 1))
+        return cls(np.linspace(0, max(end - begin, 1), count + 1), begin)
 
     @property
     def seconds(self) -> float:
@@ -50,7 +54,8 @@ class TimeBins:
         [4.0, 4.0]
         """
         zero = self.edges_ns[0]
-        start, end = start_ns - zero, np.maximum(end_ns, start_ns + 1) - zero
+        start = start_ns - self.origin_ns - zero
+        end = np.maximum(end_ns - self.origin_ns - zero, start + 1)
         edges = self.edges_ns - zero
         with np.errstate(all="ignore"):  # amounts and times no job ever had
             rate = amount / (end - start)

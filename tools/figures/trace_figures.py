@@ -151,6 +151,8 @@ def _tensor_sizes(trace: Trace) -> Figure | None:
         lengths = rows.ints("length", null=0)[rows.row_mask(op=op)]
         if len(lengths):
             sizes[colour] = lengths
+    if not sizes:
+        return None
     chart = Chart("Tensor sizes", "at least this size, less than twice it", "tensors")
     _doubling_bars(chart, sizes, {"write": "saved", "read": "loaded"})
     caption = "How many tensors have which size. Faint: the part of the bytes they carry."

@@ -15,6 +15,7 @@ from iotrace.traces.formats import dcp_folder, header_file, snapshot_folder, tor
 from iotrace.traces.formats.checkpoint import parts_of
 from iotrace.traces.formats.piece import Piece
 from iotrace.traces.formats.torch_file import LEGACY_MAGIC, ZIP_MAGIC
+from iotrace.traces.regular import read_regular
 
 _DCP_SUFFIX = ".distcp"
 _HEADED_SUFFIX = ".safetensors"
@@ -172,7 +173,7 @@ def _shards(index: Path) -> dict[Path, list[str]]:
         ValueError, OSError: it is broken.
     """
     try:
-        files = parse_foreign_json(index.read_bytes())["weight_map"].items()
+        files = parse_foreign_json(read_regular(index))["weight_map"].items()
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("an index without a weight_map") from error
     named: dict[Path, list[str]] = {}

@@ -134,7 +134,7 @@ def _public(shared: Trace, kept: Collection[str]) -> str:
         if is_dataclass(kind) and isinstance(kind, type)
         for field in fields(kind)
     ]
-    own += [field.name for field in fields(Card)]
+    own += [CARD, *(field.name for field in fields(Card))]
     own += [*COLUMNS, *LAYERS, *(op for ops in OPS.values() for op in ops)]
     own += [word for words in KNOWN_WORDS.values() for word in words]
     own += [*COUNTERS, *EXTENSIONS, *FILE_SYSTEMS, *LIBRARIES, *MACHINES, *ACTIONS]

@@ -13,6 +13,7 @@ from iotrace.traces.check import check_trace, contradiction
 from iotrace.traces.columns import Column, Ints, Strings
 from iotrace.traces.errors import IotraceError, TraceFormatError
 from iotrace.traces.metadata import HistoryEntry
+from iotrace.traces.regular import open_regular
 from iotrace.traces.schema import APIS, ENGINES, OFFSET_SOURCES, OPS
 from iotrace.traces.selection import Selection
 from iotrace.traces.sharing.card import CARD, make_card
@@ -60,7 +61,7 @@ def read_key(path: Path) -> bytes:
         IotraceError: it cannot be read, or is no key.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             key = file.read(_MAX_KEY_FILE_BYTES)
     except OSError as error:
         raise IotraceError(
