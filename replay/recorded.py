@@ -1,6 +1,7 @@
 """The recorded requests that can be replayed, as columns, and what was left out of them."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from iotrace.replay.plan import Note
 from iotrace.replay.table import Column, Table, narrow
 from iotrace.traces.errors import PlanError
 from iotrace.traces.file_numbers import knowers
+from iotrace.traces.local_storage import owners
 from iotrace.traces.open_flags import opens_folder
 from iotrace.traces.phases import ends_ns, phases
 from iotrace.traces.schema import MAX_MOVED_BYTES, MAX_PLACE_BYTES, REQUEST_LAYERS
@@ -28,6 +30,7 @@ _NULL = np.iinfo(np.int64).min
 _NAMED = 1 << 31  # from here on `file` is a path's code
 TENSORS_ALONE = "the trace holds tensors and no requests to replay; add --layer tensor"
 NOTHING_TO_REPLAY = "the trace holds no request that can be replayed; look at `iotrace show`"
+_OF_HOSTS = "names of files that each host has to itself, below a folder per host"
 _UNNAMED = "a file without a name"
 # fallocate modes that shift data (COLLAPSE_RANGE, INSERT_RANGE): the payload has no such notion.
 _SHIFTS = 0x08 | 0x20
@@ -104,7 +107,7 @@ def recorded_requests(trace: Trace) -> Recorded:
     data = is_op(op, DATA_OPS)
     failed, unmeasured, amounts = _amounts(trace, data)
     failed &= requests
-    path, target, texts = _names(trace)
+    path, target, texts, of_hosts = _names(trace)
     columns = amounts | {"op": op, "path": narrow(path), "target": narrow(target)}
     columns["flags"] = narrow(trace.ints("flags", null=UNKNOWN))
     file = trace.ints("file")
@@ -138,9 +141,14 @@ def recorded_requests(trace: Trace) -> Recorded:
         tensors_alone = trace.row_mask(layer="tensor").any()
         raise PlanError(TENSORS_ALONE if tensors_alone else NOTHING_TO_REPLAY)
 
+    changes = shifts | (unplaced & (op == Op.WRITE))
+    notes = (
+        *([Note(_OF_HOSTS, of_hosts)] if of_hosts else []),
+        *_left_out(left_out, changes, path, texts),
+        *_not_replayed(trace, op, requests & ~failed),
+    )
     columns["file"] = narrow(np.where(file >= 0, file, _NAMED + path.clip(0).astype(np.int64)))
     del path, target, file
-    notes = _notes(trace, left_out, shifts | (unplaced & (op == Op.WRITE)), op, requests & ~failed)
     for name in ("process", "thread", "rank", "start_ns", "step"):
         columns[name] = narrow(trace.ints(name))
     columns["knower"] = narrow(knowers(trace.metadata, trace.ints("process")))
@@ -183,36 +191,57 @@ def _op_codes(trace: Trace) -> npt.NDArray[np.uint8]:
     return np.where(trace.row_mask(layer=REQUEST_LAYERS), known[codes], np.uint8(0))
 
 
-def _names(trace: Trace) -> tuple[Codes, Codes, tuple[str, ...]]:
-    """Return `path` and `target` as codes into the texts of both, -1 for null, and these."""
+def _names(trace: Trace) -> tuple[Codes, Codes, tuple[str, ...], int]:
+    """Return `path` and `target` as codes into the texts of both, -1 for null, and these.
+
+    And how many of them are of files that a host has to itself.
+    """
     path, paths = trace.codes("path")
     target, targets = trace.codes("target")
     shifted = np.where(target < 0, np.int32(-1), target + np.int32(len(paths)))
-    return path, shifted, (*paths, *targets)
+    texts = recorded = (*paths, *targets)
+    owner = owners(trace)
+    if owner is not None:
+        path, texts = with_hosts_apart(path, texts, owner)
+        shifted, texts = with_hosts_apart(shifted, texts, owner)
+    return path, shifted, texts, len({*texts[len(recorded) :]})
 
 
-def _notes(
-    trace: Trace,
-    left_out: dict[str, Mask],
-    changes: Mask,
-    op: npt.NDArray[np.uint8],
-    succeeded: Mask,
-) -> tuple[Note, ...]:
-    """Return what is left out; `changes` of it would have changed what a file holds."""
-    counted = []
+def with_hosts_apart(
+    codes: Codes, texts: tuple[str, ...], owner: Ints
+) -> tuple[Codes, tuple[str, ...]]:
+    """Return names, those of files that a host has to itself below a folder of that host.
+
+    A replay has all of them on one storage.
+    """
+    own = np.flatnonzero((owner >= 0) & (codes >= 0))
+    found, group = np.unique(np.stack([owner[own], codes[own]]), axis=1, return_inverse=True)
+    codes = codes.copy()
+    codes[own] = len(texts) + group.ravel()
+    return codes, (*texts, *(f"/host-{host}{texts[code]}" for host, code in found.T.tolist()))
+
+
+def _left_out(
+    left_out: dict[str, Mask], changes: Mask, path: Codes, texts: tuple[str, ...]
+) -> Iterator[Note]:
+    """Yield what is left out; `changes` of it would have changed what a file holds."""
     for what, mask in left_out.items():
         if mask.any():
-            codes = np.unique(trace.text_codes("path")[mask & changes]).tolist()
-            unlike = {trace.text("path", code) if code >= 0 else _UNNAMED for code in codes}
-            counted.append(Note(what, int(mask.sum()), files=tuple(sorted(unlike))))
+            codes = np.unique(path[mask & changes]).tolist()
+            unlike = {texts[code] if code >= 0 else _UNNAMED for code in codes}
+            yield Note(what, int(mask.sum()), files=tuple(sorted(unlike)))
+
+
+def _not_replayed(trace: Trace, op: npt.NDArray[np.uint8], succeeded: Mask) -> Iterator[Note]:
+    """Yield what of the requests is none that a replay issues."""
     maps = succeeded & trace.row_mask(op="map")
     if maps.any():
         mapped_bytes = int(trace.ints("length", null=0)[maps].clip(0).sum())
-        counted.append(Note("file mappings not replayed", int(maps.sum()), mapped_bytes))
+        yield Note("file mappings not replayed", int(maps.sum()), mapped_bytes)
     others = succeeded & (op == 0) & ~maps & ~trace.row_mask(op="evict")
     names = Counter(name for name in trace.where(others).strings("op") if name)
-    counted += [Note(f"{name} requests not replayed", n) for name, n in sorted(names.items())]
-    return tuple(counted)
+    for name, count in sorted(names.items()):
+        yield Note(f"{name} requests not replayed", count)
 
 
 def _asked(length: Ints, moved: Ints, data: Mask) -> Ints:

@@ -11,9 +11,11 @@ from iotrace.replay.job import MAX_OFFSET_BYTES, Op
 from iotrace.replay.paths import rebase
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Applied, Note, Plan, Stream
+from iotrace.replay.recorded import with_hosts_apart
 from iotrace.replay.relocation import Relocation
 from iotrace.replay.requests import Requests
 from iotrace.traces.errors import PlanError
+from iotrace.traces.local_storage import owners
 from iotrace.traces.phases import Phase
 from iotrace.traces.trace import Trace
 
@@ -51,7 +53,7 @@ def plan_from_tensors(trace: Trace) -> Plan:
 
 def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str], list[Note]]:
     """Return the columns of the tensor rows that have an extent, the texts of `path`, and notes."""
-    codes, names = trace.codes("path")
+    codes, names = _names(trace)
     saves = trace.row_mask(layer="tensor", op="save")
     chosen = saves | trace.row_mask(layer="tensor", op="load")
     offset, length = trace.ints("offset"), trace.ints("length")
@@ -71,6 +73,15 @@ def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str], list[Note]]:
         if columns[name].max() > MAX_OFFSET_BYTES // 2:
             raise PlanError(f"a tensor has {name} {columns[name].max()}; the trace is damaged")
     return columns, names, notes
+
+
+def _names(trace: Trace) -> tuple[npt.NDArray[np.int32], list[str]]:
+    codes, names = trace.codes("path")
+    owner = owners(trace)
+    if owner is None:
+        return codes, names
+    codes, texts = with_hosts_apart(codes, tuple(names), owner)
+    return codes, list(texts)
 
 
 def _left_out(lost: npt.NDArray[np.bool_], length: Ints) -> list[Note]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from iotrace.traces.columns import IntArray
 from iotrace.traces.lazy_rows import LazyRows
+from iotrace.traces.local_storage import owners
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.trace import Trace
@@ -94,8 +95,8 @@ def _joined(
     requests: Trace, codes: IntArray, first_row: IntArray
 ) -> tuple[IntArray, Callable[[int], str]]:
     """Return which file of the result each identity is part of, and what gives the names."""
-    renames = Renames(requests)
-    if not renames and requests.has_distinct_texts("path"):
+    renames, owner = Renames(requests), owners(requests)
+    if not renames and owner is None and requests.has_distinct_texts("path"):
         found, first, place = np.unique(codes, return_index=True, return_inverse=True)
         order = np.argsort(first)
         rank = np.empty(len(order), np.int64)
@@ -103,12 +104,13 @@ def _joined(
         found = found[order]
         return rank[place], lambda index: requests.text("path", int(found[index]))
     paths = requests.codes("path")[1]
-    names: dict[str, int] = {}
+    whose = np.full(len(codes), -1) if owner is None else owner[first_row]
+    names: dict[tuple[int, str], int] = {}
     joined = [
-        names.setdefault(renames.final_name(paths[code], row), len(names))
-        for code, row in zip(codes.tolist(), first_row.tolist(), strict=True)
+        names.setdefault((host, renames.final_name(paths[code], row)), len(names))
+        for host, code, row in zip(whose.tolist(), codes.tolist(), first_row.tolist(), strict=True)
     ]
-    return np.array(joined, np.int64), list(names).__getitem__
+    return np.array(joined, np.int64), [name for _, name in names].__getitem__
 
 
 def _sizes(requests: Trace, identities: IntArray, places: IntArray, joined: IntArray) -> IntArray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from iotrace.traces.columns import CodeArray, IntArray, Mask
 from iotrace.traces.grouping import first_rows, number_groups
+from iotrace.traces.local_storage import owners
 from iotrace.traces.open_flags import opened_with, opens_folder
 from iotrace.traces.phases import PhaseArray, ends_ns, phases
 from iotrace.traces.renames import Renames
@@ -23,10 +24,11 @@ class Requests:
 
     Attributes:
         op, path, target, engine: codes into `ops`, `paths`, `targets`, `engines`; -1 is null.
-        home: code into `homes` of the last name of its file, after all renames; -1 is null.
+        home: code into `homes` of the last name of its file, after all renames; -1 is null. Files
+            of one name that several hosts have, each to itself, have codes of their own.
         rank, process, thread, step, flags: as recorded, -1 where unknown.
         opened: flags that the file of a read or write was last opened with, -1 where unknown.
-        file: identity of the file over all processes, dense; -1: none.
+        file: one number per process and file, dense; -1: none.
         start_ns, end_ns: an unknown end is the start.
         offset, length, result: 0 where unknown.
         has_offset, has_result: whether these two are known.
@@ -67,7 +69,7 @@ class Requests:
         rows = trace.where(chosen)
         codes = {name: rows.codes(name) for name in ("op", "path", "target", "engine")}
         file = _identities(rows)
-        home, homes = _homes(rows, file)
+        home, homes = _by_owner(rows, *_homes(rows, file))
         return cls(
             op=codes["op"][0],
             path=codes["path"][0],
@@ -177,3 +179,15 @@ def _homes(rows: Trace, file: IntArray) -> tuple[CodeArray, list[str]]:
         lasting[i] = place[final]
     home[named] = lasting[group]
     return home, homes
+
+
+def _by_owner(rows: Trace, home: CodeArray, homes: list[str]) -> tuple[CodeArray, list[str]]:
+    """Return the homes with one each for the hosts that have a file of that name to themselves."""
+    owner = owners(rows)
+    if owner is None:
+        return home, homes
+    own = np.flatnonzero((owner >= 0) & (home >= 0))
+    found, group = np.unique(np.stack([owner[own], home[own]]), axis=1, return_inverse=True)
+    home = home.copy()
+    home[own] = len(homes) + group.ravel()
+    return home, [*homes, *(homes[code] for code in found[1].tolist())]

@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iotrace.traces.reader import read_trace
+from iotrace.traces.writer import write_trace
 from tests.tools.command import IOTRACE, iotrace
 
 # Each checkpoint is written under another name first; 1000 bytes and its step.
@@ -116,3 +119,33 @@ def test_ranks_that_are_captured_apart_at_once_are_replayed_together(
     own = {f"__{rank}_0.distcp": 5 * (1000 + rank) for rank in range(4)}
     assert files == own | {"all.pt": 20 * 4096}
     assert said["verified"] is True
+
+
+def on_host(trace: Path, name: str, file_system: str) -> None:
+    """Let a capture be of another host, with its files on some file system."""
+    whole = read_trace(trace)
+    metadata = replace(
+        whole.metadata,
+        hosts=tuple(replace(host, name=name, boot_id=name) for host in whole.metadata.hosts),
+        mounts=tuple(replace(one, file_system=file_system) for one in whole.metadata.mounts),
+    )
+    write_trace(whole.with_metadata(metadata), trace, force=True)
+
+
+@pytest.mark.parametrize(("file_system", "count"), [("ext4", 2), ("lustre", 1)])
+def test_one_name_on_two_hosts_is_one_file_on_shared_storage_alone(
+    parts: Path, tmp_path: Path, way: str, file_system: str, count: int
+) -> None:
+    for name in ("a", "b"):
+        capture(parts / f"{name}.parquet", SAVE, tmp_path / "job", 7)
+        on_host(parts / f"{name}.parquet", name, file_system)
+    trace = joined(parts, way)
+    said, _ = replay(trace, tmp_path / "root")
+    dry = iotrace("replay", trace, "--dry-run").stdout
+    assert ("each host has to itself" in dry) == (count == 2)
+    made = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+    assert [file.stat().st_size for file in made] == [1007] * count
+    assert said["verified"] is True
+    assert said["recorded"]["files"] == count
+    shown = json.loads(iotrace("show", trace, "--json", "-").stdout)
+    assert [file["bytes_written"] for file in shown["files"]] == [2014 // count] * count
