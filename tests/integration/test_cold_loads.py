@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from iotrace.traces.reader import read_trace
 from tests.replay.slow_mount import REQUEST_BYTES, slow_mount
 from tests.tools.command import iotrace
 
@@ -164,7 +165,12 @@ def test_the_advice_is_to_read_and_its_replay_reads_the_tensors(
     assert words.pop(0) == "iotrace"
     done = iotrace(*words, "--root", str(tmp_path), "--json", "-")
     assert done.returncode == 0, done.stderr
-    replayed = json.loads(done.stdout)["replayed"]
+    result = json.loads(done.stdout)
+    recorded, replayed = result["recorded"], result["replayed"]
+    rows = read_trace(safetensors_load.trace)
+    requests, faults = (rows.where(rows.row_mask(op=op)) for op in ("open", "fault"))
+    until_ns = faults.ints("start_ns").max() - requests.ints("start_ns").min()
+    assert recorded["read_seconds"] == pytest.approx(until_ns / 1e9, rel=0.02)
     assert replayed["bytes_read"] == FILE_BYTES
     assert len(replayed["read_seconds"]) == 5
 

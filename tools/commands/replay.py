@@ -144,6 +144,8 @@ def _compared(recording: Trace, plan: Plan, op: str) -> Trace:
             of_op[rows[rows >= 0]] = True
         except PlanError:
             pass  # tensors alone were recorded of it
+        if of_tensors and op == "read":  # of a mapped load these are what took its time
+            of_op |= recording.row_mask(layer="request", op=("map", "fault"))
         chosen &= of_op
     return recording.where(chosen)
 
