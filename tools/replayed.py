@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from iotrace.replay.statistics import estimate
-from iotrace.tools.render import format_range, format_seconds
+from iotrace.tools.render import format_bytes, format_range, format_seconds
 from iotrace.tools.spread import spread_title
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.summary import Summary
@@ -85,7 +85,8 @@ class Replayed:
         if self.runs > 1:
             yield "rows", f"of the median one of {plural(self.runs, 'run')}; the times of all:"
         if self.padding_bytes:
-            yield "padding", "is in the sizes of requests and files, not in the bytes"
+            padding = f"{format_bytes(self.padding_bytes)} besides the payload"
+            yield "padding", f"{padding}, in the sizes of requests and files"
         for name, label in TIMES.items():
             runs = self.seconds.get(name, ())
             if any(runs):

@@ -1,6 +1,7 @@
 """`iotrace report`: one page that a browser draws without a network."""
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,8 @@ from iotrace.replay.sweep_result import SweepResult, SweepRun
 from iotrace.tools.figures.svg import Scale
 from iotrace.tools.figures.sweep_figures import sweep_figures
 from iotrace.tools.output import write_json
+from iotrace.tools.render import format_bytes
+from iotrace.traces.reader import read_trace
 
 from .command import assert_one_line_error, iotrace
 from .conftest import Make
@@ -191,6 +194,25 @@ def test_what_is_there_is_not_replaced(reported: Path) -> None:
     """As with every other output."""
     trace = CORPUS / "dcp.parquet"
     assert_one_line_error(iotrace("report", trace, "-o", reported), 2, "--force")
+
+
+def test_a_result_advises_nothing_and_words_its_padding_once(tmp_path: Path) -> None:
+    """A replay is no engine: who reads of its durable times is not told to sync."""
+    result, page = tmp_path / "r.parquet", tmp_path / "r.html"
+    done = iotrace("replay", "corpus:torch-save", "--root", tmp_path, "--align", "-o", result)
+    assert done.returncode == 0, done.stderr
+    assert iotrace("report", result, "-o", page).returncode == 0
+    text = page.read_text()
+    assert "<dt>write, durable</dt>" in text
+    assert "What to change" not in text and "fsync each file" not in text
+    said = re.findall(r"<dd>([^<]*padding[^<]*|[^<]*besides the payload[^<]*)</dd>", text)
+    assert len(said) == 2 and "of it padding" not in text and "not in the bytes" not in text
+    padding = read_trace(result).metadata.extra["replay"]["replayed"]["padding_bytes"]
+    assert all(format_bytes(padding) in one for one in said), said
+    why = iotrace("why", result, "--no-probe", "--json", tmp_path / "w.json")
+    assert "change: a replay is no engine" in why.stdout
+    assert json.loads((tmp_path / "w.json").read_text())["advice"] == []
+    assert "fsync each file" in iotrace("why", "corpus:torch-save", "--no-probe").stdout
 
 
 def test_a_file_that_is_neither_is_told(tmp_path: Path) -> None:

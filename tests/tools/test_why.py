@@ -221,10 +221,13 @@ def test_padding_is_said_to_be_of_what_it_is_of(saves: int, tmp_path: Path) -> N
     told = {"executor": "posix", "transforms": ["align"], "replayed": {"padding_bytes": 4096}}
     write_trace(build(rows, replace(metadata(), extra={"replay": told})), tmp_path / "r.parquet")
     found = head(iotrace("why", tmp_path / "r.parquet", "--no-probe").stdout)["bytes"]
-    which, of = (
-        ("", "of it padding") if saves == 1 else ("save 0 ", "of all that was moved is padding")
+    assert (
+        found
+        == {
+            1: "wrote 3.00 MiB and 4 KiB of padding (1 open)",
+            2: "save 0 wrote 3 MiB (1 open); 4 KiB of all that was moved is padding",
+        }[saves]
     )
-    assert found == f"{which}wrote 3 MiB (1 open); 4 KiB {of}"
 
 
 def test_lines_of_the_head_say_which_of_several_they_are_of(make_trace: Make) -> None:

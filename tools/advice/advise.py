@@ -25,12 +25,16 @@ def advise(
 ) -> tuple[Advice, ...]:
     """Return what to change, the largest gain first, one entry per change and per reason.
 
+    Of a replay that is nothing: it is no engine, and its recording tells what one could change.
+
     Args:
         location: of the trace.
         verdict: on it.
         storage: what the storage of `root` gives, if that is known.
         root: where the proofs are to be run.
     """
+    if verdict.is_replay:
+        return ()
     found = {one.change: one for one in _full(location, verdict)}
     labels: dict[str, set[str]] = {}
     for finding in sorted(verdict.findings, key=lambda one: -one.seconds):  # if gains are equal

@@ -49,7 +49,7 @@ def print_verdict(
     print_facts(terminal, headline(location, metadata, verdict, advice, storage))
     print_evidence(terminal, verdict)
     _print_storage(terminal, storage)
-    _print_advice(terminal, advice)
+    _print_advice(terminal, verdict, advice)
 
 
 def to_json(
@@ -147,10 +147,12 @@ def _print_storage(terminal: Terminal, storage: Capability | None) -> None:
     print_table(terminal, columns, rows)
 
 
-def _print_advice(terminal: Terminal, advice: Sequence[Advice]) -> None:
+def _print_advice(terminal: Terminal, verdict: Verdict, advice: Sequence[Advice]) -> None:
     if not advice:
         terminal.print()
-        terminal.print("change: nothing that this trace gives evidence for")
+        none = "nothing that this trace gives evidence for"
+        of_replay = "a replay is no engine; ask `iotrace why` of its recording"
+        terminal.print(f"change: {of_replay if verdict.is_replay else none}")
         return
     terminal.print()
     terminal.print("What to change, and the command that proves it", style="bold")

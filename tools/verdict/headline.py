@@ -57,6 +57,8 @@ def headline(
             continue
         about = _about(worst, several)
         yield worst.episode.name, _time(worst, findings, several)
+        if findings is saves:
+            yield from _background(worst, several)
         if worst.data is not None:
             cached = _cached(worst, verdict, storage) if findings is loads else ""
             yield f"{worst.data.op}s", about + request_shape(worst.data) + cached
@@ -71,21 +73,21 @@ def headline(
     if storage is not None:
         yield from _capabilities(storage, save, load)
     if saves or loads:
+        replayed = Replayed.of(metadata)
+        padding_bytes = replayed.padding_bytes if replayed else 0
+        all_bytes = int(verdict.requests.moved.sum())  # whose padding is known, no less
+        alone = [one.amplification.moved_bytes for one in verdict.findings] == [all_bytes]
         moved = [
-            (f"{one.episode.label} " if several else "") + _bytes(one, verb)
+            (f"{one.episode.label} " if several else "")
+            + _bytes(one, verb, padding_bytes if alone else 0)
             for one, verb in ((save, "wrote"), (load, "read"))
             if one
         ]
-        replayed = Replayed.of(metadata)
-        if replayed and replayed.padding_bytes:
-            all_bytes = int(verdict.requests.moved.sum())  # whose padding is known, no less
-            alone = [one.amplification.moved_bytes for one in verdict.findings] == [all_bytes]
-            of = "of it padding" if alone else "of all that was moved is padding"
-            moved.append(f"{format_bytes(replayed.padding_bytes)} {of}")
+        if padding_bytes and not alone:
+            moved.append(f"{format_bytes(padding_bytes)} of all that was moved is padding")
         yield "bytes", "; ".join(moved)
     if save is not None:
         yield "durable", durable(saves, several)
-        yield from _background(save, several)
     told = [one for one in (save, load) if one]
     yield from _memory(told, several)
     slow = max(
@@ -253,13 +255,14 @@ def _capabilities(
             yield "", f"the same {worst.episode.name} takes {seconds} there: {trips}"
 
 
-def _bytes(finding: Finding, verb: str) -> str:
-    """Return the bytes of a save or load against those needed, and the opens."""
+def _bytes(finding: Finding, verb: str, padding_bytes: int) -> str:
+    """Return the payload of a save or load against the bytes needed, the padding, the opens."""
     amount = finding.amplification
+    payload_bytes = amount.moved_bytes - padding_bytes
     notes = []
     needed = amount.tensor_bytes - amount.spare_bytes
     if needed > 0 and verb == "wrote":
-        factor = amount.moved_bytes / needed
+        factor = payload_bytes / needed
         times = f"{factor:.3g}x" if factor < 1000 else f"{factor:,.0f}x"
         notes.append(f"{times} the tensors")
     elif verb == "read" and amount.over_ranks:
@@ -274,7 +277,8 @@ def _bytes(finding: Finding, verb: str) -> str:
         notes.append(f"{plural(amount.opens, 'open')} of {plural(amount.files, 'file')}")
     else:
         notes.append(plural(amount.opens, "open"))
-    parts = [format_bytes(amount.moved_bytes)] if amount.moved_bytes or not finding.paging else []
+    parts = [format_bytes(payload_bytes)] if payload_bytes or not finding.paging else []
+    parts += [f"{format_bytes(padding_bytes)} of padding"] if padding_bytes else []
     parts += [f"{paged_bytes(finding)} by page faults"] if finding.paging else []
     return f"{verb} {' and '.join(parts)} ({', '.join(notes)})"
 
@@ -298,11 +302,14 @@ def _background(save: Finding, several: bool) -> Iterator[tuple[str, str]]:
     if one is None or not one.asynchronous:
         return
     hidden = format_share(one.hidden_seconds, one.io_seconds)
+    text = f"blocked the job for {format_seconds(one.blocked_seconds)}"
+    if one.waited_seconds:
+        call, wait = map(format_seconds, (one.call_seconds, one.waited_seconds))
+        text += f" (call {call}, wait {wait})"
     yield (
         "async",
-        f"{_about(save, several)}call {format_seconds(one.call_seconds)}; {hidden} of "
-        f"{format_seconds(one.io_seconds)} of I/O behind the job, which waited "
-        f"{format_seconds(one.waited_seconds)}",
+        f"{_about(save, several)}{text} of {format_seconds(save.seconds)}, the rest in the "
+        f"background: {hidden} of {format_seconds(one.io_seconds)} of I/O",
     )
 
 

@@ -88,6 +88,7 @@ class Verdict:
 
     Attributes:
         requests: of the whole trace; `findings` one per save and load, in order of start.
+        is_replay: whether they are replayed ones: no engine issued them.
         failures: what went wrong, over the whole trace.
         problems: what the trace is known to lack; figures are then lower bounds.
         cached_read_share: least part of the bytes read that came from the page cache, by the
@@ -97,6 +98,7 @@ class Verdict:
     """
 
     requests: Requests
+    is_replay: bool
     findings: tuple[Finding, ...]
     failures: Failures
     problems: tuple[str, ...]
@@ -118,6 +120,7 @@ def examine(trace: Trace) -> Verdict:
     tensors = trace.layer("tensor")  # each episode looks through them
     return Verdict(
         requests=requests,
+        is_replay=bool(len(requests)) and not trace.row_mask(layer="request").any(),
         findings=tuple(
             _finding(episode, tensors, around, counters.get(EXIT_READ, {})) for episode in episodes
         ),
