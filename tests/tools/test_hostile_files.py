@@ -19,6 +19,8 @@ from iotrace.traces.writer import write_trace
 from .command import assert_one_line_error, iotrace
 from .conftest import Make, build, checkpoint_rows, metadata
 
+SECONDS = 20  # a pipe that is waited for takes for ever
+
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path, make_trace: Make) -> None:
     """In the place of a raw log, of what lies beside it, of a key, of an index of shards."""
