@@ -13,7 +13,7 @@ from iotrace.replay.pieces import Ints, Rows, is_payload, pieces_in_place
 from iotrace.replay.plan import Plan
 from iotrace.replay.schedule import Schedule
 from iotrace.replay.statistics import latency_us
-from iotrace.traces.elapsed import busy_ns, steps_seconds
+from iotrace.traces.elapsed import busy_ns, directed_seconds
 from iotrace.traces.phases import Phase
 from iotrace.traces.words import plural
 
@@ -59,30 +59,40 @@ def moved_by(plan: Plan, result: Ints) -> Moved:
 
 
 def phase_seconds(plan: Plan, timings: Rows, phase: Phase) -> float:
-    """Return how long saving or loading took, see `steps_seconds`."""
-    return _seconds(plan, timings, np.flatnonzero(_is_done(plan, timings, phase)))
+    """Return how long saving or loading took, see `directed_seconds`."""
+    return _seconds(plan, timings, np.flatnonzero(_is_done(plan, timings)), phase)
 
 
 def rank_seconds(plan: Plan, timings: Rows, phase: Phase) -> dict[int, float]:
-    """Return the time of saving or loading of each recorded rank by itself, as `phase_seconds`."""
+    """Return the time of saving or loading of each recorded rank by itself, as `phase_seconds`.
+
+    Ranks that took no part in it are left out.
+    """
     ranks = np.array([stream.rank for stream in plan.streams], np.int64)
     rank = ranks[plan.requests["stream"]]
-    chosen = _is_done(plan, timings, phase) & (rank >= 0)
+    chosen = _is_done(plan, timings) & (rank >= 0)
     order = np.flatnonzero(chosen)[np.argsort(rank[chosen], kind="stable")]
     found, first = np.unique(rank[order], return_index=True)
-    return {
-        number: _seconds(plan, timings, own)
-        for number, own in zip(found.tolist(), np.split(order, first[1:]), strict=False)
-    }
+    owned = zip(found.tolist(), np.split(order, first[1:]), strict=False)
+    seconds = {number: _seconds(plan, timings, own, phase) for number, own in owned}
+    return {number: taken for number, taken in seconds.items() if taken}
 
 
-def _is_done(plan: Plan, timings: Rows, phase: Phase) -> npt.NDArray[np.bool_]:
-    return np.asarray((plan.requests["phase"] == phase) & (timings["start_ns"] > 0))
+def _is_done(plan: Plan, timings: Rows) -> npt.NDArray[np.bool_]:
+    return np.asarray((plan.requests["phase"] != Phase.OTHER) & (timings["start_ns"] > 0))
 
 
-def _seconds(plan: Plan, timings: Rows, chosen: Ints) -> float:
+def _seconds(plan: Plan, timings: Rows, chosen: Ints, phase: Phase) -> float:
     rows, times = plan.requests.take(chosen), timings.take(chosen)
-    return steps_seconds(rows["step"], times["start_ns"], times["end_ns"], rows["op"] == Op.CLOSE)
+    return directed_seconds(
+        rows["phase"] == Phase.SAVE,
+        rows["op"] == Op.READ,
+        reading=phase == Phase.LOAD,
+        step=rows["step"],
+        start_ns=times["start_ns"],
+        end_ns=times["end_ns"],
+        lingers=rows["op"] == Op.CLOSE,
+    )
 
 
 def flush_seconds(job: Schedule, timings: Rows, worker: Ints) -> float:

@@ -79,7 +79,7 @@ class Repetition:
     Attributes:
         timings: TIMING rows, one per request of the plan.
         moved: bytes moved, by completions.
-        write_seconds: of saving, see `iotrace.traces.elapsed.steps_seconds`.
+        write_seconds: of saving, see `iotrace.traces.elapsed.directed_seconds`.
         read_seconds: the same of loading.
         flush_seconds: of syncing files before loads, so that they can be made cold.
         sync_seconds: the final sync of every file not synced since it was written or, staged, the

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.traces.columns import IntArray, Mask
-from iotrace.traces.elapsed import steps_seconds
+from iotrace.traces.elapsed import directed_seconds
 from iotrace.traces.open_flags import last_opens
 from iotrace.traces.schema import REQUEST_LAYERS
 from iotrace.traces.trace import Trace
@@ -37,6 +37,9 @@ _UNOPENED = {
     "advise": Phase.LOAD,
 }
 _FOLLOWING_OPS = (*_UNOPENED, "close")
+# Reads that serve a save move no more than this, or than this share of what it writes.
+_SERVING_BYTES = 4096
+_SERVING_SHARE = 0.01
 # These come when the job lets go of the data, maybe long after it has saved or loaded them.
 LINGERING_OPS = ("unmap", "close")
 
@@ -47,8 +50,9 @@ def phases(trace: Trace) -> PhaseArray:
     Tensor and span rows are what their op says. A request that changes storage is of the save.
     An open is of the save if it asks to write. What follows on a file (reads, maps, advice,
     close) goes with the process's last open of that file before it. A read of what was opened to
-    write, too, is of the span it is in, a save or a load; outside of these it is of a load if
-    nothing is written to the file afterwards, until it is opened again.
+    write, too, is of the span it is in, a save or a load. Outside of these it is of the save if
+    more is written before the file is opened again, and all such reads of that opening are small
+    beside what it writes: a header that is read back. Others are of a load.
     """
     out = np.zeros(len(trace), np.uint8)
     marks = trace.row_mask(layer=("tensor", "span"))
@@ -74,18 +78,26 @@ def phases(trace: Trace) -> PhaseArray:
 
 
 def phase_seconds(trace: Trace, phase: Phase) -> float:
-    """Return how long a phase's requests took, see `steps_seconds`, in seconds."""
-    return chosen_seconds(trace, phases(trace) == phase)
+    """Return how long a phase's requests took, see `timed_seconds`, in seconds."""
+    return timed_seconds(trace, phases(trace), phase)
 
 
-def chosen_seconds(trace: Trace, rows: Mask) -> float:
-    """Return how long the requests among the chosen rows took, see `steps_seconds`, in seconds."""
-    rows = rows & trace.row_mask(layer=REQUEST_LAYERS)
-    return steps_seconds(
-        trace.ints("step")[rows],
-        trace.ints("start_ns")[rows],
-        ends_ns(trace)[rows],
-        trace.row_mask(op=LINGERING_OPS)[rows],
+def timed_seconds(trace: Trace, phase: PhaseArray, wanted: Phase) -> float:
+    """Return how long the requests of a phase took, see `directed_seconds`, in seconds.
+
+    Args:
+        phase: of each row.
+        wanted: SAVE, without what it reads, or LOAD, with what saves read.
+    """
+    chosen = trace.row_mask(layer=REQUEST_LAYERS) & (phase != Phase.OTHER)
+    return directed_seconds(
+        phase[chosen] == Phase.SAVE,
+        trace.row_mask(op="read")[chosen],
+        reading=wanted == Phase.LOAD,
+        step=trace.ints("step")[chosen],
+        start_ns=trace.ints("start_ns")[chosen],
+        end_ns=ends_ns(trace)[chosen],
+        lingers=trace.row_mask(op=LINGERING_OPS)[chosen],
     )
 
 
@@ -108,9 +120,18 @@ def _of_loads(trace: Trace, opens: Mask, reads: Mask) -> IntArray:
     next_end = np.maximum.accumulate(np.where(~reads[chosen], places, -1))
     after = chosen[next_end]
     same = (process[after] == process[chosen]) & (file[after] == file[chosen]) & (next_end >= 0)
-    rewritten = np.zeros(len(trace), np.bool_)
-    rewritten[chosen] = same & writes[after]
-    return rows[np.where(saved == loaded, ~rewritten[rows], loaded)]
+    is_served = reads[chosen] & same & writes[after]
+    moved = trace.ints("result", null=0)[chosen].clip(0).astype(np.float64)
+    # Each opening ends with its open, as the last comes first, or where another file begins.
+    begins = np.r_[True, opens[chosen][:-1] | (process[chosen][1:] != process[chosen][:-1])]
+    begins[1:] |= file[chosen][1:] != file[chosen][:-1]
+    opening = np.cumsum(begins) - 1
+    read_bytes = np.bincount(opening, np.where(is_served, moved, 0))
+    written_bytes = np.bincount(opening, np.where(trace.row_mask(op="write")[chosen], moved, 0))
+    is_small = read_bytes <= np.maximum(_SERVING_BYTES, _SERVING_SHARE * written_bytes)
+    serves = np.zeros(len(trace), np.bool_)
+    serves[chosen] = is_served & is_small[opening]
+    return rows[np.where(saved == loaded, ~serves[rows], loaded)]
 
 
 def _in_span(trace: Trace, rows: IntArray, op: str) -> Mask:

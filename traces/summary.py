@@ -9,7 +9,7 @@ from iotrace.traces.columns import IntArray
 from iotrace.traces.elapsed import busy_ns
 from iotrace.traces.file_summaries import FileSummaries
 from iotrace.traces.paging import Paging, paging_of
-from iotrace.traces.phases import Phase, PhaseArray, chosen_seconds, ends_ns, phases
+from iotrace.traces.phases import Phase, PhaseArray, ends_ns, phases, timed_seconds
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
@@ -64,7 +64,7 @@ class Summary:
             `ALIGNMENT_BYTES`; `None` without any.
         max_concurrency: most data requests in flight at a time.
         mean_concurrency: data requests in flight, averaged over the time with at least one.
-        write_seconds, read_seconds: see `iotrace.traces.elapsed.steps_seconds`.
+        write_seconds, read_seconds: see `iotrace.traces.elapsed.directed_seconds`.
         paging: what came in through mapped files by page faults; `None` without any.
         problems: what is known to be missing from the trace.
     """
@@ -131,8 +131,8 @@ def summarize(trace: Trace) -> Summary:
         aligned_share=_aligned_share(data),
         max_concurrency=max_concurrency,
         mean_concurrency=mean_concurrency,
-        write_seconds=chosen_seconds(requests, phase == Phase.SAVE),
-        read_seconds=chosen_seconds(requests, phase == Phase.LOAD),
+        write_seconds=timed_seconds(requests, phase, Phase.SAVE),
+        read_seconds=timed_seconds(requests, phase, Phase.LOAD),
         paging=paging_of(trace),
         problems=tuple(trace.metadata.completeness.problems()),
     )

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from iotrace.traces.phases import Phase, phase_seconds, phases
+from iotrace.traces.phases import Phase, phase_seconds, phases, timed_seconds
 from iotrace.traces.trace import Ints, Strings, Trace
 from tests.traces.conftest import small_trace
 
@@ -57,6 +57,72 @@ def test_a_read_of_the_descriptor_that_wrote_is_of_a_load_unless_more_is_written
         ("write", 2, None),
     )
     assert phases(trace).tolist() == [SAVE] * 4 + [LOAD, SAVE, LOAD] + [SAVE] * 4
+
+
+@pytest.mark.parametrize(
+    ("read_bytes", "phase"),
+    [(10 * 4096, SAVE), (10 * 4096 + 1, LOAD), (100 * 40960, LOAD)],
+)
+def test_reads_before_one_late_write_are_of_a_load_unless_they_are_small(
+    read_bytes: int, phase: Phase
+) -> None:
+    """A header is small beside a checkpoint; a footer that is written last makes no save of it."""
+    moved = [0, 100 * 40960 - 1, read_bytes, 1, 0, 5000, 5000, 1]
+    trace = trace_of(
+        ("open", 1, BOTH),
+        ("write", 1, None),
+        ("read", 1, None),
+        ("write", 1, None),
+        ("open", 1, BOTH),  # another opening: it writes little
+        ("write", 1, None),
+        ("read", 1, None),
+        ("write", 1, None),
+    ).with_columns({"result": np.array(moved)})
+    assert phases(trace).tolist() == [SAVE, SAVE, phase, SAVE, SAVE, SAVE, LOAD, SAVE]
+
+
+def late_write(read_ns: int, gap_ns: int, step: int) -> Trace:
+    """Return ten writes, ten slow reads with a gap before each, and one late write."""
+    start_ns = [0, *range(10, 110, 10), *(110 + gap_ns + n * (read_ns + gap_ns) for n in range(10))]
+    took_ns = [1, *([10] * 10), *([read_ns] * 10), 10]
+    start_ns.append(start_ns[-1] + read_ns + gap_ns)
+    trace = trace_of(
+        ("open", 1, BOTH),
+        *([("write", 1, None)] * 10),
+        *([("read", 1, None)] * 10),
+        ("write", 1, None),
+    )
+    return trace.with_columns(
+        {
+            "result": np.array([0, *([1 << 20] * 20), 1]),
+            "start_ns": np.array(start_ns),
+            "end_ns": np.array(start_ns) + np.array(took_ns),
+            "step": np.full(22, step),
+        }
+    )
+
+
+@pytest.mark.parametrize("read_ns", [10**8, 1000])
+def test_time_in_which_only_reads_ran_is_none_of_writing(read_ns: int) -> None:
+    """Whether the reads take longer than a pause or not."""
+    trace = late_write(read_ns, 0, -1)
+    assert phase_seconds(trace, SAVE) * 1e9 == pytest.approx(101 + 9 + 10)
+    assert phase_seconds(trace, LOAD) * 1e9 == pytest.approx(10 * read_ns)
+
+
+def test_what_nobody_did_in_short_gaps_is_of_both() -> None:
+    """The job computes between requests: that time is part of what it is at."""
+    trace = late_write(1000, 100, -1)
+    assert phase_seconds(trace, SAVE) * 1e9 == pytest.approx(110 + 11 * 100 + 10)
+    assert phase_seconds(trace, LOAD) * 1e9 == pytest.approx(10 * 1000 + 9 * 100)
+
+
+def test_reads_of_a_save_count_with_the_reads() -> None:
+    """An engine that verifies what it has saved reads as fast as it reads."""
+    trace, phase = late_write(1000, 0, 0), np.full(22, SAVE, np.uint8)
+    assert timed_seconds(trace, phase, LOAD) * 1e9 == pytest.approx(10 * 1000)
+    window_ns = 101 + 9 + 10 * 1000 + 10
+    assert timed_seconds(trace, phase, SAVE) * 1e9 == pytest.approx(window_ns)
 
 
 def test_a_read_of_the_descriptor_that_wrote_is_of_the_span_it_is_in() -> None:
