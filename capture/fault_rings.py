@@ -39,6 +39,8 @@ SAMPLE_BYTES = 32
 MOST_RING_PAGES = 128
 HEAD_AT, TAIL_AT = 1024, 1032  # in the first page of a ring, see linux/perf_event.h
 POLL_SECONDS = 0.05
+# What signals, the terminal and a process that asks take at a time while the job runs.
+SPARE_DESCRIPTORS = 8
 
 
 @dataclass
@@ -168,6 +170,17 @@ def online_cpus() -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
+def leave_descriptors() -> None:
+    """Make sure that the rest of the capture still finds descriptors: rings are worth less.
+
+    Raises:
+        OSError: it would not.
+    """
+    with ExitStack() as stack:
+        for _ in range(SPARE_DESCRIPTORS):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+
 def read_until(stop: threading.Event, rings: list[Ring]) -> None:
     """Empty the rings as they fill."""
     poll = select.poll()
@@ -198,8 +211,10 @@ def watched_faults(raw_dir: Path) -> Iterator[None]:
                 ring = open_ring(cpu, path)
                 stack.callback(ring.close)
                 rings.append(ring)
+            leave_descriptors()
         except (OSError, ValueError) as error:
             rings.clear()
+            stack.close()
             with suppress(OSError):
                 (raw_dir / REFUSED).write_text(str(getattr(error, "strerror", None) or error))
         if rings:

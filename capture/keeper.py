@@ -150,36 +150,40 @@ def read_proc_link(pid: int, path: str) -> bytes:
     return os.fsencode(os.readlink(f"/proc/{pid}/{own[1]}"))
 
 
-def serve(keeper: Keeper, listener: socket.socket, stop: socket.socket) -> None:
+def serve(
+    keeper: Keeper,
+    selector: selectors.BaseSelector,
+    listener: socket.socket,
+    stop: socket.socket,
+) -> None:
     """Answer one question on each connection, until something is sent to `stop`.
 
     Who connects and says nothing keeps nobody waiting: of too many, the first to come is refused.
     """
-    with selectors.DefaultSelector() as selector:
-        selector.register(listener, selectors.EVENT_READ)
-        selector.register(stop, selectors.EVENT_READ)
-        pause = select.poll()  # which knows descriptors above 1023 too
-        pause.register(stop, select.POLLIN)
-        waiting: dict[socket.socket, None] = {}  # in order of arrival
-        while True:
-            ready = {key.fileobj for key, _ in selector.select()}
-            if stop in ready:
-                return
-            if listener in ready:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:  # gone again, or no descriptor is left: it would be ready at once
-                    pause.poll(PAUSE_MS)
-                else:
-                    connection.setblocking(False)
-                    waiting[connection] = None
-                    selector.register(connection, selectors.EVENT_READ)
-            oldest = set(islice(waiting, max(0, len(waiting) - WAITING_MAX)))
-            for connection in [c for c in waiting if c in ready or c in oldest]:
-                selector.unregister(connection)
-                del waiting[connection]
-                with connection, suppress(OSError):
-                    reply(keeper, connection)
+    selector.register(listener, selectors.EVENT_READ)
+    selector.register(stop, selectors.EVENT_READ)
+    pause = select.poll()  # which knows descriptors above 1023 too
+    pause.register(stop, select.POLLIN)
+    waiting: dict[socket.socket, None] = {}  # in order of arrival
+    while True:
+        ready = {key.fileobj for key, _ in selector.select()}
+        if stop in ready:
+            return
+        if listener in ready:
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # gone again, or no descriptor is left: it would be ready at once
+                pause.poll(PAUSE_MS)
+            else:
+                connection.setblocking(False)
+                waiting[connection] = None
+                selector.register(connection, selectors.EVENT_READ)
+        oldest = set(islice(waiting, max(0, len(waiting) - WAITING_MAX)))
+        for connection in [c for c in waiting if c in ready or c in oldest]:
+            selector.unregister(connection)
+            del waiting[connection]
+            with connection, suppress(OSError):
+                reply(keeper, connection)
 
 
 def reply(keeper: Keeper, connection: socket.socket) -> None:
@@ -216,8 +220,11 @@ def keeping(raw_dir: Path) -> Iterator[str]:
         wake, stop = socket.socketpair()
         stack.enter_context(wake)
         stack.enter_context(stop)
+        selector = stack.enter_context(selectors.DefaultSelector())
         keeper = Keeper(secret.encode(), folder, roster, cut_mark(raw_dir))
-        server = threading.Thread(target=serve, args=(keeper, listener, stop), daemon=True)
+        server = threading.Thread(
+            target=serve, args=(keeper, selector, listener, stop), daemon=True
+        )
         server.start()
         stack.callback(server.join)
         stack.callback(wake.send, b"x")

@@ -19,6 +19,7 @@ from iotrace.capture.roster import SUFFIX as ROSTER_SUFFIX
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.regular import open_regular, read_regular
+from iotrace.traces.remedies import OF_DESCRIPTORS, with_remedy
 
 DESCRIPTION = "capture.json"
 # A log's header and its first chunk, see csrc/record.h: less room and a job would have no log.
@@ -66,6 +67,7 @@ def try_folder(folder: Path) -> str | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        refuse_if_out_of_descriptors(error)
         return f"cannot be made ({error.strerror})"
     try:
         try_log(folder)
@@ -73,12 +75,23 @@ def try_folder(folder: Path) -> str | None:
         if not existed:
             folder.rmdir()
         cause = getattr(error, "strerror", None) or error
+        refuse_if_out_of_descriptors(error)
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             return f"has no room for them ({cause})"
         if getattr(error, "errno", None) == errno.EFBIG:
             return f"cannot hold files of {FIRST_LOG_BYTES >> 10} KiB ({cause}); raise `ulimit -f`"
         return f"cannot hold shared mappings ({cause})"
     return None
+
+
+def refuse_if_out_of_descriptors(error: Exception) -> None:
+    """Raise an error of another kind: another folder takes as many descriptors.
+
+    Raises:
+        CaptureError: it is one.
+    """
+    if isinstance(error, OSError) and error.errno in OF_DESCRIPTORS:
+        raise CaptureError(f"the job cannot be watched: {with_remedy(error)}") from None
 
 
 def try_log(folder: Path) -> None:

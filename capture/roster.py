@@ -112,6 +112,11 @@ class Roster:
         last = (process[-1] for process in self.processes)
         return [p for p in last if p.ending is None and not p.has_log and p.is_running]
 
+    @property
+    def refusal(self) -> int:
+        """Return the errno by which a raw log was refused; 0: none was."""
+        return max((program.refusal for program in self.without_log()), default=0)
+
     def without_log(self) -> Iterator[Program]:
         """Yield the programs that left no raw log."""
         for process in self.processes:

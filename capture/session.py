@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from errno import ENOSPC
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from iotrace.capture.scope import Scope
 from iotrace.capture.small_files import without_small_files
 from iotrace.traces.errors import CaptureError
 from iotrace.traces.metadata import HistoryEntry
+from iotrace.traces.remedies import OF_DESCRIPTORS, remedy, with_remedy
 from iotrace.traces.stores import is_remote
 from iotrace.traces.trace import Trace
 from iotrace.traces.version import tool_version
@@ -137,7 +139,9 @@ def watch(command: Sequence[str], options: CaptureOptions) -> Job:
     except OSError as error:
         if status is None:
             remove_raw_dir(raw_dir)
-            raise CaptureError(f"cannot write to {raw_dir}: {error.strerror}; free space") from None
+            cause = with_remedy(error, "name another --raw-dir")
+            what = "the job cannot be watched" if error.errno in OF_DESCRIPTORS else str(raw_dir)
+            raise CaptureError(f"{what}: {cause}") from None
         unseen.append(f"the end of the job was not watched well: {error.strerror}")
     except RawDirInUseError:
         raise
@@ -170,9 +174,11 @@ def recover(raw_dir: Path) -> Trace:
         CaptureError: there are no raw logs in the folder, or none that can be read.
     """
     if not has_logs(raw_dir):
-        missing = next(unlogged(read_roster(raw_dir)), None)
+        roster = read_roster(raw_dir)
+        missing = next(unlogged(roster), None)
         if missing:
-            raise CaptureError(f"no raw logs in {raw_dir}: {missing}; free space, capture again")
+            helps = remedy(roster.refusal or ENOSPC, "name another --raw-dir")
+            raise CaptureError(f"no raw logs in {raw_dir}: {missing}; {helps}, and capture again")
         if read_command(raw_dir):
             raise CaptureError(
                 f"no raw logs in {raw_dir}: the job had touched no file in scope; "

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from iotrace.traces.errors import PlanError, ReplayError
+from iotrace.traces.remedies import remedy
 
 
 def run_error(error: int, uring_refusal: str | None) -> PlanError | ReplayError:
@@ -20,7 +21,8 @@ def run_error(error: int, uring_refusal: str | None) -> PlanError | ReplayError:
         )
     if uring_refusal is not None:
         return ReplayError(f"io_uring cannot be used here: {uring_refusal}; use --executor posix")
-    return ReplayError(f"the replay could not start: {os.strerror(error)}; lower --queue-depth")
+    helps = remedy(error, "lower --queue-depth")
+    return ReplayError(f"the replay could not start: {os.strerror(error)}; {helps}")
 
 
 def uring_cause(error: int) -> str:

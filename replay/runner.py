@@ -26,6 +26,7 @@ from iotrace.replay.schedule import Schedule, schedule
 from iotrace.replay.workers import run_in_workers
 from iotrace.replay.workspace import Workspace
 from iotrace.traces.errors import ReplayError
+from iotrace.traces.remedies import with_remedy
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +119,7 @@ class Runner:
             raise self._at_destination("the drain stopped", error) from error
 
     def _at_destination(self, what: str, error: OSError) -> ReplayError:
-        return ReplayError(f"{what}: {error.strerror or error}; look at {self.options.root}")
+        return ReplayError(f"{what}: {with_remedy(error, f'look at {self.options.root}')}")
 
     def _prepare(self) -> Prepared:
         """Make the files that the plan finds there, cold wherever they are used."""

@@ -46,6 +46,7 @@ from iotrace.replay.verify import find_mismatch
 from iotrace.replay.workspace import Workspace
 from iotrace.traces.errors import PlanError, ReplayError
 from iotrace.traces.phases import Phase
+from iotrace.traces.remedies import with_remedy
 from iotrace.traces.words import plural
 
 Progress = Callable[[str, int, int], None]
@@ -105,7 +106,7 @@ def replay(
                 outcome = _replay(plan, recorded, how, progress)
             except OSError as error:
                 raise ReplayError(
-                    f"the replay stopped: {error.strerror or error}; look at {options.runs_in}"
+                    f"the replay stopped: {with_remedy(error, f'look at {options.runs_in}')}"
                 ) from error
     outcome = replace(outcome, degraded=degraded + outcome.degraded)
     _refuse_if_strict(options, outcome.degraded)

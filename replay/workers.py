@@ -29,6 +29,7 @@ from iotrace.replay.job import Job, check_job
 from iotrace.replay.loop import SharedRun, Tape
 from iotrace.replay.memory_phases import MemoryPhases, MemorySeconds
 from iotrace.traces.errors import IotraceError, ReplayError
+from iotrace.traces.remedies import with_remedy
 
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 5.0  # at most, for what is in flight once nothing more is started
@@ -180,6 +181,8 @@ def _answer(writer: int, task: _Task) -> NoReturn:
         answer = _Answer(run.report, seconds)
     except IotraceError as error:
         answer = error
+    except OSError as error:
+        answer = ReplayError(f"a worker could not run: {with_remedy(error)}")
     except BaseException as error:
         answer = ReplayError(f"a worker could not run: {error!r}")
     with os.fdopen(writer, "wb") as pipe:

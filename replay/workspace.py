@@ -21,6 +21,7 @@ from iotrace.replay.paths import ancestors
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
 from iotrace.traces.errors import PlanError, ReplayError
+from iotrace.traces.remedies import with_remedy
 from iotrace.traces.words import sized
 
 PREFIX = "iotrace-replay-"
@@ -58,8 +59,8 @@ class Workspace:
             self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise PlanError(
-                f"{self.path} cannot be opened here: {error.strerror}; choose storage that all "
-                "machines see with --root"
+                f"{self.path} cannot be opened here: "
+                + with_remedy(error, "choose storage that all machines see with --root")
             ) from error
         return self
 
@@ -68,8 +69,8 @@ class Workspace:
             return tempfile.mkdtemp(prefix=PREFIX, dir=self._root.absolute())
         except OSError as error:
             raise PlanError(
-                f"no directory can be made in {self._root}: {error.strerror}; "
-                f"choose another with {self._option}"
+                f"no directory can be made in {self._root}: "
+                + with_remedy(error, f"choose another with {self._option}")
             ) from error
 
     def __exit__(
@@ -119,8 +120,8 @@ class Workspace:
                 continue
             except OSError as error:
                 raise PlanError(
-                    f"directory {directory!r} cannot be made in {self.path}: {error.strerror}; "
-                    "choose another place with --root"
+                    f"directory {directory!r} cannot be made in {self.path}: "
+                    + with_remedy(error, "choose another place with --root")
                 ) from error
 
     def clear(self, keep: Set[str] = frozenset()) -> None:

@@ -6,7 +6,6 @@ signal n, such as 130 for Ctrl-C. `capture` ends with the status of the job it r
 
 from __future__ import annotations
 
-import errno
 import inspect
 import io
 import os
@@ -34,6 +33,7 @@ from iotrace.tools.commands.synth import synth
 from iotrace.tools.commands.why import why
 from iotrace.tools.say import PROGRAM, say
 from iotrace.traces.errors import IotraceError
+from iotrace.traces.remedies import with_remedy
 from iotrace.traces.version import tool_version
 
 # In the order of the help.
@@ -185,9 +185,7 @@ def _usage_message(error: Exception) -> str:
 
 
 def _system_message(error: OSError) -> str:
-    cause = error.strerror or str(error) or type(error).__name__
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        cause += "; free some space or choose another folder"
+    cause = with_remedy(error)
     return f"{error.filename}: {cause}" if error.filename else cause
 
 

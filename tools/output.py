@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from iotrace.traces.errors import IotraceError, OutputExistsError
+from iotrace.traces.remedies import with_remedy
 from iotrace.traces.stores import as_uri, is_remote, is_writable, local_path
 from iotrace.traces.trace import Trace
 from iotrace.traces.upload import check_remote_output, upload
@@ -56,8 +57,8 @@ def check_output(path: Path, *, force: bool) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        cause = error.strerror
-        raise IotraceError(f"cannot write {path}: {cause}; choose another folder") from error
+        cause = with_remedy(error, "choose another folder")
+        raise IotraceError(f"cannot write {path}: {cause}") from error
 
 
 def save_trace(trace: Trace, path: Path, *, force: bool) -> None:
@@ -69,7 +70,7 @@ def save_trace(trace: Trace, path: Path, *, force: bool) -> None:
     try:
         write_trace(trace, path, force=force)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {path}: {with_remedy(error)}") from error
 
 
 def check_json(destination: str | None, *, force: bool) -> None:
@@ -96,7 +97,7 @@ def write_json(value: dict[str, Any], destination: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise OutputError(f"cannot write {destination}: {error.strerror}") from error
+        raise OutputError(f"cannot write {destination}: {with_remedy(error)}") from error
 
 
 def save_with(write: Callable[[Path], Written], path: Path, *, force: bool) -> Written:
@@ -116,7 +117,7 @@ def save_with(write: Callable[[Path], Written], path: Path, *, force: bool) -> W
                 upload(file, as_uri(path), force)
             return written
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {path}: {with_remedy(error)}") from error
 
 
 def save_text(text: str, path: Path) -> None:
@@ -136,7 +137,7 @@ def save_bytes(content: bytes, path: Path) -> None:
     try:
         _replace(local_path(path), content)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
+        raise OutputError(f"cannot write {path}: {with_remedy(error)}") from error
 
 
 def is_stream(destination: str) -> bool:

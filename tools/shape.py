@@ -24,6 +24,7 @@ from iotrace.replay.transforms.select import Select
 from iotrace.replay.transforms.split import MaxRequest, Split
 from iotrace.traces.errors import PlanError
 from iotrace.traces.lustre import stripes
+from iotrace.traces.remedies import with_remedy
 
 COALESCE_BYTES = 8 << 20
 
@@ -150,6 +151,6 @@ def _block_bytes(root: Path | None) -> int:
         asked_bytes = probe_target(root).offset_alignment_bytes
     except OSError as error:
         raise PlanError(
-            f"nothing can be written in {root}: {error.strerror}; choose another with --root"
+            f"nothing can be written in {root}: " + with_remedy(error, "choose another with --root")
         ) from error
     return max(asked_bytes or 0, BLOCK_BYTES)

@@ -90,6 +90,23 @@ def test_raw_logs_that_find_no_room_are_refused_before_the_job(tmp_path: Path, l
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("limit", [8, 11, 14, 15, 18, 24])
+def test_few_descriptors_are_enough_or_told(tmp_path: Path, limit: int) -> None:
+    """Page faults are watched with what the rest leaves: two descriptors for each processor."""
+    job = [str(IOTRACE), "capture", "-o", "t.parquet", "--", "bash", "-c", "echo x > f"]
+    script = f"ulimit -n {limit}; exec {shlex.join(job)}"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    if limit < 14:
+        assert_one_line_error(done, 2, "Too many open files; raise `ulimit -n`")
+        assert list(tmp_path.iterdir()) == []
+        return
+    assert done.returncode == 0, done.stderr
+    assert "2 B written" in done.stderr and "; complete" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "t.parquet"]
+
+
 def test_raw_logs_without_their_trace_are_told_where_nothing_can_be_written(
     tmp_path: Path,
 ) -> None:

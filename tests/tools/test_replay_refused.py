@@ -91,7 +91,8 @@ def test_a_result_that_does_not_fit_the_disk_costs_no_figures(
         done = iotrace("replay", small_trace, "--root", root, option, small_disk / name)
         assert done.returncode == 1
         assert done.stderr.splitlines() == [
-            f"iotrace: error: cannot write {small_disk / name}: No space left on device"
+            f"iotrace: error: cannot write {small_disk / name}: No space left on device; "
+            "free some space or choose another folder"
         ]
         assert "latency" in done.stdout
         assert [path.name for path in small_disk.iterdir()] == ["ballast"]

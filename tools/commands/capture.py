@@ -19,6 +19,7 @@ from iotrace.tools.render import printable
 from iotrace.tools.say import say
 from iotrace.traces.errors import CaptureError, OutputExistsError
 from iotrace.traces.location import recover_command
+from iotrace.traces.remedies import OF_DESCRIPTORS, with_remedy
 from iotrace.traces.stores import StoreError, is_remote
 from iotrace.traces.writer import write_trace
 
@@ -26,14 +27,18 @@ from iotrace.traces.writer import write_trace
 class TraceNotWrittenError(CaptureError):
     """The job ran and its trace is not there: its own status goes before ours."""
 
-    def __init__(self, job: session.Job, output: Path, cause: object) -> None:
+    def __init__(self, job: session.Job, output: Path, error: Exception) -> None:
         """Say how to make the trace after all, if that is possible."""
         has_logs = session.has_logs(job.raw_dir)
         wanted = Path(output.name) if is_remote(output) else output
-        remedy = f"finish with `{recover_command(job.raw_dir, wanted)}`"
+        recover = f"finish with `{recover_command(job.raw_dir, wanted)}`"
+        cause = str(error) or "out of memory"
+        if isinstance(error, OSError):
+            is_elsewhere = has_logs and error.errno not in OF_DESCRIPTORS
+            cause = str(error.strerror or error) if is_elsewhere else with_remedy(error)
         super().__init__(
             f"the job has run, but its trace cannot be written: {cause}; "
-            + (remedy if has_logs else "no request was recorded, free space and capture again")
+            + (recover if has_logs else "no request was recorded, capture again")
         )
         self.exit_code = job.status or 1
 
@@ -101,8 +106,7 @@ def capture(
         captured = session.collected(job, options.least_file_bytes)
         write_trace(captured.trace, output, force=force)
     except (OSError, MemoryError, CaptureError, OutputExistsError, StoreError) as error:
-        cause = getattr(error, "strerror", None) or str(error) or "out of memory"
-        failure = TraceNotWrittenError(job, output, cause)
+        failure = TraceNotWrittenError(job, output, error)
         if not session.has_logs(job.raw_dir):
             session.remove_raw_dir(job.raw_dir)
         raise failure from error

@@ -18,6 +18,7 @@ from iotrace.tools.say import say
 from iotrace.tools.sweep_file import is_sweep, read_sweep
 from iotrace.traces.errors import IotraceError, PlanError
 from iotrace.traces.reader import read_trace
+from iotrace.traces.remedies import with_remedy
 from iotrace.traces.stores import as_uri, is_remote, local_path
 from iotrace.traces.verdict.verdict import VERDICT_COLUMNS
 from iotrace.traces.words import plural
@@ -90,7 +91,8 @@ def _write_figures(page: Page, folder: Path, *, pdf: bool, force: bool) -> None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise IotraceError(f"cannot make the folder {folder}: {error.strerror}") from error
+                cause = with_remedy(error)
+                raise IotraceError(f"cannot make the folder {folder}: {cause}") from error
             undo.callback(_remove_empty, made)
         for name in files:
             check_output(folder / name, force=force)
