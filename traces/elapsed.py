@@ -19,7 +19,7 @@ def steps_seconds(
     whatever the engine did between them; the times of steps are added. What closes or unmaps a
     file later than that counts by itself: it is when the job lets go of the data. Requests without
     a step count with the gaps between them up to `PAUSE_NS`: a log's may be hours apart. What
-    others did in such a gap is none of it: it was reading that went on, and not saving.
+    others did in such a gap, from first to last, is none of it: reading went on, and not saving.
 
     Args:
         step: number of the checkpoint; negative: none.
@@ -45,7 +45,7 @@ def steps_seconds(
     outside = step < 0
     outside_ns = busy_ns(start_ns[outside], end_ns[outside], PAUSE_NS)
     if len(others.starts) and outside.any():
-        outside_ns -= _short_gaps(start_ns[outside], end_ns[outside]).within(others).total
+        outside_ns -= _others_ns(start_ns[outside], end_ns[outside], others)
     return (windows_ns + after_ns + outside_ns) / 1e9
 
 
@@ -81,12 +81,17 @@ def directed_seconds(
     )
 
 
-def _short_gaps(start_ns: IntArray, end_ns: IntArray) -> Intervals:
-    """Return the gaps between intervals that count."""
+def _others_ns(start_ns: IntArray, end_ns: IntArray, others: Intervals) -> int:
+    """Return how long others were at it in the gaps that count: in each from first to last."""
     order = np.argsort(start_ns, kind="stable")
-    start_ns, end_ns = start_ns[order][1:], np.maximum.accumulate(end_ns[order])[:-1]
-    short = start_ns.astype(np.float64) - end_ns <= PAUSE_NS
-    return Intervals.of(end_ns[short], start_ns[short])
+    begin, end = np.maximum.accumulate(end_ns[order])[:-1], start_ns[order][1:]
+    gap_ns = end.astype(np.float64) - begin
+    begin, end = (bound[(gap_ns > 0) & (gap_ns <= PAUSE_NS)] for bound in (begin, end))
+    first = np.searchsorted(others.ends, begin, "right")
+    last = np.searchsorted(others.starts, end, "left") - 1
+    begin, end, first, last = (each[first <= last] for each in (begin, end, first, last))
+    spent = np.minimum(others.ends[last], end) - np.maximum(others.starts[first], begin)
+    return int(spent.sum())
 
 
 def busy_ns(start_ns: IntArray, end_ns: IntArray, pause_ns: int = 0) -> float:
