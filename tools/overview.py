@@ -95,6 +95,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
         "steps": list(summary.steps),
         "processes": summary.processes,
         "ranks": list(summary.ranks),
+        "clocks": metadata.clocks,
         "hosts": [asdict(host) for host in metadata.hosts],
         "mounts": [asdict(mount) for mount in metadata.mounts],
         "recorded_on": asdict(metadata.recorded_on),

@@ -66,7 +66,7 @@ def _opened_for_writing(requests: Requests, users: IntArray) -> Mask:
 
 def _extent(requests: Requests, rows: IntArray) -> tuple[int, int]:
     """Return how many different bytes of how many files some rows lie on."""
-    starts, files = requests.offset[rows], requests.file[rows]
+    starts, files = requests.offset[rows], requests.identity[rows]
     ends = starts + requests.length[rows]
     each = [Intervals.of(starts[files == f], ends[files == f]) for f in np.unique(files).tolist()]
     return sum(one.total for one in each), len(each)

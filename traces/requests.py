@@ -124,6 +124,15 @@ class Requests:
         return np.isin(self.file, folders[folders >= 0])
 
     @property
+    def identity(self) -> IntArray:
+        """Which file each request is on, over all processes; -1: none.
+
+        Each process may number its own files: one of several is known by its name.
+        """
+        unnamed = np.where(self.file >= 0, len(self.homes) + self.file, -1)
+        return np.where(self.home >= 0, self.home, unnamed)
+
+    @property
     def moved(self) -> IntArray:
         """Bytes moved by each read and write, 0 for others and for failures; faults' length."""
         by_result = np.where(self.is_data, self.result.clip(min=0), 0)

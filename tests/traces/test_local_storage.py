@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from iotrace.traces.local_storage import owners
+from iotrace.traces.mapped import mapped_unseen
 from iotrace.traces.metadata import Host, Metadata, Mount, Process
 from iotrace.traces.requests import Requests
-from iotrace.traces.trace import Strings
+from iotrace.traces.trace import Ints, Strings
+from iotrace.traces.verdict.verdict import examine
 from tests.traces.conftest import small_trace
 
 
@@ -56,3 +58,24 @@ def test_names_that_no_two_hosts_share_tell_files_apart_already() -> None:
     )
     paths = Strings.of(["/rank0", "/rank1"])
     assert owners(small_trace(2, metadata, process=np.array([0, 1]), path=paths)) is None
+
+
+@pytest.mark.parametrize("numbers", [[0, 0], [0, 1]])
+def test_a_file_that_two_processes_map_is_one_file(numbers: list[int]) -> None:
+    """Whether their numbers for it are equal or not."""
+    known = np.full(2, True)
+    mapping = small_trace(
+        2,
+        Metadata(processes=(Process(1), Process(2))),
+        op=Strings.constant("map", 2),
+        process=np.array([0, 1]),
+        path=Strings.constant("/model", 2),
+        file=Ints(np.array(numbers), known),
+        offset=Ints(np.zeros(2, np.int64), known),
+        length=Ints(np.full(2, 4096), known),
+    )
+    assert [*mapped_unseen(mapping)] == [
+        "4 KiB of 1 file were mapped into memory for reading; "
+        "what was read of them from memory was not seen"
+    ]
+    assert examine(mapping).mapped_only == 1

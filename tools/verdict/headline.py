@@ -22,6 +22,7 @@ from iotrace.tools.replayed import Replayed
 from iotrace.tools.verdict.durable import durable
 from iotrace.tools.verdict.prediction import predict
 from iotrace.tools.verdict.shapes import paged_bytes, request_shape, round_trips
+from iotrace.traces.merged_clocks import clocks_told
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.phases import Phase
 from iotrace.traces.verdict.failures import Failure
@@ -49,6 +50,8 @@ def headline(
     saves, loads = verdict.of(Phase.SAVE), verdict.of(Phase.LOAD)
     save, load = (max(found, key=lambda f: f.seconds, default=None) for found in (saves, loads))
     yield "trace", _what(location, metadata, saves, loads)
+    if clocks := clocks_told(metadata):
+        yield "times", clocks
     if verdict.failures.first_error or verdict.failures.first_short:
         yield "error", _failures(verdict)
     several = _needs_names(verdict)

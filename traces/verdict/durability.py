@@ -59,8 +59,7 @@ def durability(episode: Episode) -> Durability:
     renames, links = requests.is_op("rename"), requests.is_op("link")
     # By the order of rows, which is that of time, and of issue where no times are known.
     everything = _last(requests.is_op("sync") & ~np.isin(requests.flags, _OF_ONE_FILE))
-    # Each process numbers its own files: one of several is known by its name.
-    identity = np.where(requests.home >= 0, requests.home, len(requests.homes) + requests.file)
+    identity = requests.identity
     touched = np.isin(identity, identity[changes & (requests.file >= 0)])
     files, first, owner = np.unique(identity[touched], return_index=True, return_inverse=True)
     own, count = requests.where(touched), len(files)

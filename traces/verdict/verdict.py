@@ -187,6 +187,6 @@ def _cached_read_share(requests: Requests, fetched: Mapping[int, int]) -> float 
 
 
 def _mapped_only(requests: Requests) -> int:
-    mapped = np.unique(requests.file[requests.is_op("map")])
     seen = np.unique(requests.file[requests.is_op("read", "fault")])
-    return len(np.setdiff1d(mapped[mapped >= 0], seen))
+    unseen = requests.is_op("map") & ~np.isin(requests.file, seen) & (requests.file >= 0)
+    return len(np.unique(requests.identity[unseen]))
