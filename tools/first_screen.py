@@ -31,6 +31,7 @@ from iotrace.traces.words import plural
 
 FILES_ON_FIRST_SCREEN = 5
 _PLACES_SHOWN = 4
+_HISTORY_SHOWN = 8
 _BAR_WIDTH = 20
 
 
@@ -96,7 +97,10 @@ def _origin(overview: Overview) -> Iterator[tuple[str, str]]:
     yield from _few("storage", map(_mount, metadata.mounts))
     yield from _few("recorded on", map(_host, metadata.recorded_on.hosts))
     yield from _few("recorded on", (_place(mount) for mount in metadata.recorded_on.mounts))
-    yield from _made_by(metadata)
+    made = list(_made_by(metadata))
+    yield from made[:_HISTORY_SHOWN]
+    if len(made) > _HISTORY_SHOWN:
+        yield "", f"and {format_count(len(made) - _HISTORY_SHOWN)} more entries of its history"
     if told := clocks_told(metadata):
         yield "times", told
     if overview.replayed:

@@ -6,6 +6,7 @@ version does not know and gives them back when the value is written.
 """
 
 import dataclasses
+import functools
 import json
 import math
 import types
@@ -72,7 +73,7 @@ def _encode(value: Any) -> Any:
 
 def _decode(expected: Any, value: Any, where: str) -> Any:
     """Check `value` against type `expected`; `where` is its dotted name for messages."""
-    origin = typing.get_origin(expected)
+    origin = _origin(expected)
     if origin is types.UnionType:
         return None if value is None else _decode(typing.get_args(expected)[0], value, where)
     if origin is tuple:
@@ -95,7 +96,7 @@ def _decode(expected: Any, value: Any, where: str) -> Any:
 
 
 def _decode_object(cls: Any, value: dict[str, Any], where: str) -> Any:
-    hints = typing.get_type_hints(cls)
+    hints = _type_hints(cls)
     known: dict[str, Any] = {}
     extra: dict[str, object] = {}
     for key, item in value.items():
@@ -111,6 +112,15 @@ def _decode_object(cls: Any, value: dict[str, Any], where: str) -> Any:
             f"the metadata lacks {f'{where}.{missing[0]}'.lstrip('.')!r}; write the trace again"
         )
     return cls(**known)
+
+
+# Of the same few classes, for each of what may be a million objects.
+_type_hints = functools.cache(typing.get_type_hints)
+
+
+@functools.cache
+def _origin(expected: Any) -> Any:
+    return typing.get_origin(expected)
 
 
 def _optional(field: dataclasses.Field[Any]) -> bool:

@@ -81,6 +81,8 @@ def is_local_trace(path: Path) -> bool:
 
 def one_line(error: Exception) -> str:
     """Return the first line of the error's message, not too long."""
+    if "set_int_max_str_digits" in str(error):  # a setting of the interpreter, not of a user's
+        return "an integer of thousands of digits"
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 

@@ -21,6 +21,16 @@ def needed_bytes(source: pa.NativeFile, columns: frozenset[str]) -> int:
     return sum(_chunk_bytes(source, c) for c in chunks(source) if c.column in columns)
 
 
+def stored_values(source: pa.NativeFile, column: str) -> int:
+    """Return how many values the pages of a column hold; of lists, of all of them together.
+
+    Raises:
+        ValueError: the file is damaged, or made to mislead.
+    """
+    own = (c for c in chunks(source) if c.column == column)
+    return sum(max(c.values, sum(page.values for page in pages(source, c))) for c in own)
+
+
 def _chunk_bytes(source: pa.NativeFile, chunk: Chunk) -> int:
     values = unpacked_bytes = 0
     for page in pages(source, chunk):

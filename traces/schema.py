@@ -52,6 +52,8 @@ DATA_OPS: Final = ("read", "write")
 # What a request may be at or move, and all of them together: sums of two stay far inside int64.
 MAX_PLACE_BYTES: Final = 1 << 60
 MAX_MOVED_BYTES: Final = 1 << 61
+MAX_DIMENSIONS: Final = 64  # of one tensor, in torch
+MAX_TEXT_BYTES: Final = 16 << 10  # a path of 4 KiB, Linux' longest, of bytes that are all escaped
 _REQUEST_OPS: Final = (
     *DATA_OPS,
     "open",

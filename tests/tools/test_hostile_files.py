@@ -29,9 +29,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, make_trace: Make) -> None:
     os.mkfifo(pipe)
     with pytest.raises(OSError, match="no regular file"):
         open_regular(pipe)
-    done = iotrace(
-        "share", trace, "--key-file", pipe, "-o", tmp_path / "o.parquet", seconds=SECONDS
-    )
+    done = iotrace("share", trace, "--key-file", pipe, "-o", tmp_path / "o.parquet", seconds=30)
     assert_one_line_error(done, 2, str(pipe), "it is no regular file")
     for name in ("1-1.raw", "faults-a-0.perf", "processes-a.roster", "capture.json"):
         raw = tmp_path / name.replace(".", "-")

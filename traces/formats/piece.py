@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-MAX_DIMENSIONS = 64  # of a tensor in torch
+from iotrace.traces.schema import MAX_DIMENSIONS
+
 MAX_BYTES = 2**63 - 1  # of a tensor, and so the most elements
 
 ITEM_BYTES = {
