@@ -86,7 +86,7 @@ def test_a_machine_without_a_gpu_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_a_machine_without_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ReplayError, match=r"needs torch.*iotrace\[torch\]"):
+    with pytest.raises(ReplayError, match=r"needs torch.*`pip install torch`"):
         copy_from("cuda", 1)
 
 
