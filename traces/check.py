@@ -130,6 +130,7 @@ def _no_file_holds(trace: Trace) -> Mask:
     placed = trace.row_mask(layer=REQUEST_LAYERS, op=_PLACED_OPS) & _succeeded(trace)
     size = np.where(_data(trace), _moved(trace), trace.ints("length", null=0))
     far = trace.ints("offset", null=0) > MAX_PLACE_BYTES
+    placed |= trace.row_mask(layer="tensor")
     return np.asarray(placed & (far | (size > MAX_PLACE_BYTES)))
 
 

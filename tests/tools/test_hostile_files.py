@@ -85,3 +85,18 @@ def test_a_shared_trace_is_shared_again(tmp_path: Path) -> None:
     done = iotrace("share", tmp_path / "own.parquet", "-o", tmp_path / "3.parquet")
     assert done.returncode == 0, done.stderr
     assert b"zebulon" not in (tmp_path / "3.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(("size", "is_sound"), [(1 << 60, True), ((1 << 60) + 1, False)])
+def test_check_and_replay_agree_on_what_no_tensor_is_at(
+    make_trace: Make, tmp_path: Path, size: int, is_sound: bool
+) -> None:
+    """What the one calls well-formed the other does not call damaged."""
+    rows = [
+        replace(row, offset=0, length=size) if row.layer == "tensor" else row
+        for row in checkpoint_rows()
+    ]
+    trace = make_trace(rows)
+    assert (iotrace("check", trace).returncode == 0) == is_sound
+    done = iotrace("replay", trace, "--layer", "tensor", "--dry-run", cwd=tmp_path)
+    assert ("is damaged" in done.stderr) == (not is_sound), done.stderr

@@ -12,6 +12,8 @@ import pytest
 
 from iotrace.traces.codec import decode
 from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.formats.pickled import parse
+from iotrace.traces.location import one_line
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Strings, Trace
@@ -107,3 +109,10 @@ def test_shapes_that_are_repeated_are_no_bomb(tmp_path: Path) -> None:
     """Rows of real tensors."""
     path = with_column(tmp_path / "a.parquet", "shape", of_dimensions(4))
     assert read_trace(path).shapes() == [(0, 0, 0, 0)] * ROWS
+
+
+def test_digits_of_a_pickle_are_told_in_our_words() -> None:
+    """As those of the metadata are."""
+    with pytest.raises(ValueError, match="digits") as caught:
+        parse(b"L" + b"9" * 100_000 + b"L\n.")
+    assert one_line(caught.value) == "an integer of thousands of digits"
