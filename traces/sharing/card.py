@@ -91,7 +91,8 @@ class Card:
             lines += [f"- {_cell(problem)}" for problem in self.missing]
         if keyed_paths:
             lines += ["", "Paths are pseudonyms, the same for the same name; numbering, extensions"]
-            lines += ["and depth are real. Times count from the first request."]
+            of_whole = " of the whole trace" if self.selection else ""
+            lines += [f"and depth are real. Times count from the first row{of_whole}."]
             if self.tensors and self.tensor_names == "kept":
                 lines += ["The names of tensors are those of the original."]
         lines += ["", "`iotrace check --digest` proves that a copy holds this work."]

@@ -65,10 +65,10 @@ _FORMAT_WORDS = (
 )
 # Of the format itself: the kinds of a raw log's records stay in the dictionary of a captured
 # trace's ops, though no row has them.
-_LONGEST_JOB_NS = 366 * 86_400 * 10**9  # no wall clock is as low since 1971
 _OWN_WORDS = frozenset(("none", "file", "note", "thread", "seek", "taken")).union(
     *KNOWN_WORDS.values()
 )
+_LONGEST_JOB_NS = 366 * 86_400 * 10**9  # no wall clock is as low since 1971
 _STEP_BYTES, _OVERLAP_BYTES = 1 << 24, 1 << 13  # no text is longer than a path
 
 
@@ -180,7 +180,7 @@ def _columns(shared: Trace, keyed: bool) -> Iterator[Leftover]:
     # A part keeps its place in the whole trace; whether that was one no part can tell.
     is_part = bool(_card(shared.metadata).get("selection"))
     if not 0 <= begin_ns <= (_LONGEST_JOB_NS if is_part else 0):
-        yield Leftover("column start_ns", "times that do not begin with the first request")
+        yield Leftover("column start_ns", "times that do not begin with the first row")
 
 
 def _names(shared: Trace, keyed: bool) -> Iterator[Leftover]:

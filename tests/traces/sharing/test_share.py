@@ -164,7 +164,11 @@ def test_a_part_is_shared_with_what_belongs_to_it(owned: Trace) -> None:
     assert set(shared.ints("process").tolist()) == {0}
     assert [process.rank for process in shared.metadata.processes] == [1]
     assert shared.metadata.completeness.files == ()
-    assert Card.of(shared.metadata).selection == "rank 1"
+    card = Card.of(shared.metadata)
+    assert card.selection == "rank 1"
+    assert "Times count from the first row of the whole trace." in card.to_markdown("part")
+    whole = Card.of(publish(owned, ShareOptions()).metadata)
+    assert "Times count from the first row." in whole.to_markdown("whole")
 
 
 def test_parts_are_joined_as_they_were(owned: Trace) -> None:

@@ -22,7 +22,7 @@ class R:
     start: float
     end: float
     layer: str = "request"
-    path: str = "/c/a.pt"
+    path: str | None = "/c/a.pt"
     target: str | None = None
     file: int | None = 0
     offset: int | None = None

@@ -55,6 +55,14 @@ def test_durable_is_what_was_on_storage_when_the_call_returned(
     assert len(lasting.early) == early
 
 
+def test_a_sync_of_an_unknown_descriptor_stored_no_known_file() -> None:
+    unknown = R("sync", 6, 9, path=None, file=None, flags=0)
+    lasting = only(verdict_on(*SAVE[:4], unknown)).durability
+    assert lasting is not None
+    assert (lasting.files, lasting.synced, lasting.durable) == (1, 0, False)
+    assert lasting.unsynced_bytes == 150
+
+
 def test_a_sync_that_failed_stored_nothing_and_a_write_that_failed_changed_nothing() -> None:
     """`fsync` gave EIO: nothing is on storage for all that is known."""
     failed = replace(SAVE[4], result=-errno.EIO)
