@@ -11,10 +11,12 @@ from iotrace.replay.job import Job
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Stream
 from iotrace.replay.requests import Requests
+from iotrace.traces.errors import PlanError
 from iotrace.traces.words import plural
 
 # Unasked: processes beyond this cost the machine more than they tell about its storage.
 MAX_WORKERS = 256
+MOST_RANKS = 1 << 14  # of 100,000, folding and starting took half a minute without a word
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,9 @@ def fold(streams: Sequence[Stream], requests: Requests, workers: int | None = No
         requests: of the plan, in order of issue.
         workers: how many to use at most; None: one per rank, and processes outside any launcher
             one after the other in as few as never run two that did overlap.
+
+    Raises:
+        PlanError: there are too many ranks, and nobody said how many workers may run them.
     """
     owners = [(stream.rank, -1) if stream.rank >= 0 else (-1, stream.process) for stream in streams]
     used = np.unique(requests["stream"]).tolist()
@@ -76,6 +81,11 @@ def fold(streams: Sequence[Stream], requests: Requests, workers: int | None = No
     if workers is None:
         part = _one_after_the_other(part[group[requests["stream"]]], parts < ranks)[part]
         wanted = int(part.max(initial=-1)) + 1
+        if wanted > MOST_RANKS:
+            raise PlanError(
+                f"{wanted:,} ranks are more than one machine should replay unasked; say how many "
+                f"workers they share, such as --workers {MAX_WORKERS}"
+            )
         if wanted > limit:
             degraded.append(
                 f"{wanted} ranks run in {limit} workers; ask for as many with --workers"

@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from iotrace.replay.fold import MOST_RANKS
 from iotrace.traces.binned import TimeBins
 from iotrace.traces.formats.damage import examine_files
-from iotrace.traces.metadata import HistoryEntry
+from iotrace.traces.metadata import HistoryEntry, Process
 from iotrace.traces.reader import read_trace
 from iotrace.traces.regular import open_regular
 from iotrace.traces.writer import write_trace
 
 from .command import assert_one_line_error, iotrace
-from .conftest import Make, build, checkpoint_rows, metadata
+from .conftest import Make, Row, build, checkpoint_rows, metadata
 
 SECONDS = 20  # a pipe that is waited for takes for ever
 
@@ -100,3 +101,20 @@ def test_check_and_replay_agree_on_what_no_tensor_is_at(
     assert (iotrace("check", trace).returncode == 0) == is_sound
     done = iotrace("replay", trace, "--layer", "tensor", "--dry-run", cwd=tmp_path)
     assert ("is damaged" in done.stderr) == (not is_sound), done.stderr
+
+
+def test_more_ranks_than_a_machine_starts_are_refused_before_the_start(tmp_path: Path) -> None:
+    """Unless the user says how many processes may run them."""
+    count = MOST_RANKS + 1
+    rows = [Row("write", offset=0, length=1, result=1)] * count
+    described = replace(metadata(), processes=tuple(Process(i, rank=i) for i in range(count)))
+    number = np.arange(count)
+    trace = build(rows, described).with_columns({"rank": number, "process": number, "file": number})
+    write_trace(trace, tmp_path / "ranks.parquet")
+    root = tmp_path / "root"
+    root.mkdir()
+    done = iotrace("replay", tmp_path / "ranks.parquet", "--root", root)
+    assert_one_line_error(done, 2, "16,385 ranks", "--workers 256")
+    assert list(root.iterdir()) == []
+    done = iotrace("replay", tmp_path / "ranks.parquet", "--root", root, "--workers", 2)
+    assert done.returncode == 0, done.stderr
