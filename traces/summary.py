@@ -5,21 +5,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from iotrace.traces.checkpoint_steps import checkpoint_steps
 from iotrace.traces.columns import IntArray
 from iotrace.traces.elapsed import busy_ns
 from iotrace.traces.file_summaries import FileSummaries
 from iotrace.traces.paging import Paging, paging_of
-from iotrace.traces.phases import Phase, PhaseArray, ends_ns, phases, timed_seconds
+from iotrace.traces.phases import Phase, ends_ns, phases, timed_seconds
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
 from iotrace.traces.trace import Trace
 
 TENSORS_ALONE = "the trace holds tensors and no requests"
 ALIGNMENT_BYTES = 4096  # what O_DIRECT asks for on most devices
-
-
-_PHASES = (Phase.SAVE, Phase.LOAD)
-# Spans and tensors of each; a copy before an asynchronous save is of its step.
-_OPS = {Phase.SAVE: ("save", "stage", "commit"), Phase.LOAD: ("load",)}
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,9 @@ def summarize(trace: Trace) -> Summary:
     chosen = trace.row_mask(layer=layer)
     requests, phase = trace.where(chosen), phases(trace)[chosen]
     data = requests.where(requests.row_mask(op=DATA_OPS))
-    saves, loads = (len(_steps_of(trace, requests, phase, one)) for one in _PHASES)
+    moved = _moved_bytes(requests, *DATA_OPS)
+    moved += np.where(requests.row_mask(op="fault"), requests.ints("length", null=0), 0)
+    steps = checkpoint_steps(trace, phase, requests.ints("step"), requests.ints("rank"), moved)
     max_concurrency, mean_concurrency = _concurrency(data)
     return Summary(
         requests=len(requests),
@@ -122,11 +120,11 @@ def summarize(trace: Trace) -> Summary:
         bytes_written=int(_moved_bytes(data, "write").sum()),
         bytes_read=int(_moved_bytes(data, "read").sum()),
         engines=_used(trace, "engine"),
-        steps=_distinct(trace, "step"),
-        saves=saves,
-        loads=loads,
-        processes=len(_distinct(trace, "process")),
-        ranks=_distinct(trace, "rank"),
+        steps=trace.distinct("step"),
+        saves=len(steps[Phase.SAVE]),
+        loads=len(steps[Phase.LOAD]),
+        processes=len(trace.distinct("process")),
+        ranks=trace.distinct("rank"),
         request_sizes={op: _sizes(data.where(data.row_mask(op=op))) for op in DATA_OPS},
         aligned_share=_aligned_share(data),
         max_concurrency=max_concurrency,
@@ -158,29 +156,15 @@ def traffic_of(trace: Trace, op: str) -> Traffic:
     return Traffic(len(rows), _aligned_share(rows), *_concurrency(rows), busy_seconds)
 
 
-def _steps_of(trace: Trace, requests: Trace, of: PhaseArray, phase: Phase) -> tuple[int, ...]:
-    """Return the steps that save, or load: by what says so, else by the requests of the phase."""
-    meant = trace.row_mask(layer=("span", "tensor")) & trace.valid("step")
-    if meant.any():
-        return tuple(np.unique(trace.ints("step")[meant & trace.row_mask(op=_OPS[phase])]).tolist())
-    steps = requests.ints("step")
-    return tuple(np.unique(steps[(of == phase) & requests.valid("step")]).tolist())
-
-
-def _moved_bytes(requests: Trace, op: str) -> IntArray:
+def _moved_bytes(requests: Trace, *ops: str) -> IntArray:
     """Return the bytes that each row moved, 0 for other ops and for failures."""
-    return np.where(requests.row_mask(op=op), requests.ints("result", null=0).clip(min=0), 0)
+    return np.where(requests.row_mask(op=ops), requests.ints("result", null=0).clip(min=0), 0)
 
 
 def _used(trace: Trace, column: str) -> tuple[str, ...]:
     codes, texts = trace.codes(column)
     used, first_row = np.unique(codes, return_index=True)
     return tuple(texts[code] for code in used[np.argsort(first_row)].tolist() if code >= 0)
-
-
-def _distinct(trace: Trace, column: str) -> tuple[int, ...]:
-    values = trace.ints(column)
-    return tuple(np.unique(values[values >= 0]).tolist())
 
 
 def _sizes(requests: Trace) -> tuple[SizeBucket, ...]:

@@ -94,6 +94,11 @@ class Trace:
         """Return which rows of column `name` are not null."""
         return np.asarray(self._column(name).is_valid().to_numpy())
 
+    def distinct(self, name: str) -> tuple[int, ...]:
+        """Return the values of a column of numbers from 0 on, sorted, each once."""
+        values = self.ints(name)
+        return tuple(np.unique(values[values >= 0]).tolist())
+
     def codes(self, name: str) -> tuple[CodeArray, list[str]]:
         """Return text column `name` as codes and the distinct texts they index; -1 is null.
 

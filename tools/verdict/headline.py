@@ -49,7 +49,7 @@ def headline(
     """
     saves, loads = verdict.of(Phase.SAVE), verdict.of(Phase.LOAD)
     save, load = (max(found, key=lambda f: f.seconds, default=None) for found in (saves, loads))
-    yield "trace", _what(location, metadata, saves, loads)
+    yield "trace", _what(location, metadata, verdict)
     if clocks := clocks_told(metadata):
         yield "times", clocks
     if verdict.failures.first_error or verdict.failures.first_short:
@@ -120,18 +120,16 @@ def _about(finding: Finding, several: bool) -> str:
     return f"{finding.episode.label}: " if several else ""
 
 
-def _what(
-    location: str, metadata: Metadata, saves: Sequence[Finding], loads: Sequence[Finding]
-) -> str:
+def _what(location: str, metadata: Metadata, verdict: Verdict) -> str:
+    saves, loads = verdict.of(Phase.SAVE), verdict.of(Phase.LOAD)
     engines = dict.fromkeys(f.episode.engine for f in (*saves, *loads) if f.episode.engine)
     parts = [", ".join(engines) or "no engine recognised"]
     parts += [plural(len(saves), "save")] if saves else []
     parts += [plural(len(loads), "load")] if loads else []
     if not parts[1:]:
         parts.append("no save and no load among its requests")
-    ranks = {one.process for finding in (*saves, *loads) for one in finding.split}
-    known = any(one.rank >= 0 for finding in (*saves, *loads) for one in finding.split)
-    parts += [plural(len(ranks), "rank" if known else "process")] if len(ranks) > 1 else []
+    several = verdict.ranks or verdict.processes
+    parts += [plural(several, "rank" if verdict.ranks else "process")] if several > 1 else []
     systems = dict.fromkeys(mount.file_system for mount in metadata.mounts if mount.file_system)
     parts += [", ".join(systems)] if systems else []
     return f"{shorten(location, 32)}: {', '.join(parts)}"

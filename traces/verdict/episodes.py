@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from iotrace.traces.checkpoint_steps import MARKS
 from iotrace.traces.columns import IntArray
 from iotrace.traces.phases import LINGERING_OPS, Phase
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
-
-_SAVE_SPANS = ("save", "stage", "commit", "wait")
-_LOAD_SPANS = ("load", "allocate")
-# Unlabelled I/O beside an engine's: below this share of the bytes it is logs and the like.
-_NOTEWORTHY_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -91,30 +87,18 @@ def read_spans(trace: Trace) -> tuple[Span, ...]:
     )
 
 
-def find_episodes(requests: Requests, spans: Sequence[Span]) -> tuple[Episode, ...]:
-    """Return the saves and loads in order of start.
-
-    Requests of an engine go by the engine's step. Those of none are one more save and one more
-    load if no engine is seen at all, or if they move a noteworthy share of the bytes.
-    """
+def find_episodes(
+    requests: Requests, spans: Sequence[Span], steps: Mapping[Phase, Sequence[int]]
+) -> tuple[Episode, ...]:
+    """Return the saves and loads in order of start; `steps` are those of `checkpoint_steps`."""
     found: list[Episode] = []
-    moved = requests.moved
-    total = int(moved.sum())
-    is_engine_seen = bool((requests.step >= 0).any()) or any(span.step >= 0 for span in spans)
     for phase in (Phase.SAVE, Phase.LOAD):
         own = np.flatnonzero(requests.phase == phase)
         own = own[np.argsort(requests.step[own], kind="stable")]  # each step's in order of time
         of_step = requests.step[own]
-        steps = np.unique(of_step).tolist()
-        names = _SAVE_SPANS if phase == Phase.SAVE else _LOAD_SPANS
-        labelled = {span.step for span in spans if span.op in names}
-        for step in sorted({*steps, *labelled}):
+        names = MARKS[phase]
+        for step in steps[phase]:
             rows = own[slice(*np.searchsorted(of_step, [step, step + 1]).tolist())]
-            if step < 0:
-                touched = int(moved[rows].sum())
-                is_little = touched <= _NOTEWORTHY_SHARE * total
-                if not len(rows) or (is_engine_seen and is_little):
-                    continue
             inside = tuple(s for s in spans if step >= 0 and s.step == step and s.op in names)
             episode = _episode(phase, step, requests.where(rows), inside)
             if episode is not None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from iotrace.traces.checkpoint_steps import checkpoint_steps
 from iotrace.traces.counters import SpanCounters, counters_of_spans
 from iotrace.traces.paging import EXIT_READ, Paging, paging
 from iotrace.traces.phases import Phase
@@ -89,6 +90,7 @@ class Verdict:
     Attributes:
         requests: of the whole trace; `findings` one per save and load, in order of start.
         is_replay: whether they are replayed ones: no engine issued them.
+        processes, ranks: how many have rows; no ranks outside a launcher.
         failures: what went wrong, over the whole trace.
         problems: what the trace is known to lack; figures are then lower bounds.
         cached_read_share: least part of the bytes read that came from the page cache, by the
@@ -99,6 +101,8 @@ class Verdict:
 
     requests: Requests
     is_replay: bool
+    processes: int
+    ranks: int
     findings: tuple[Finding, ...]
     failures: Failures
     problems: tuple[str, ...]
@@ -114,12 +118,15 @@ class Verdict:
 def examine(trace: Trace) -> Verdict:
     """Return the verdict on `trace`; it needs `VERDICT_COLUMNS`."""
     requests = Requests.of(trace)
-    episodes = find_episodes(requests, read_spans(trace))
+    steps = checkpoint_steps(trace, requests.phase, requests.step, requests.rank, requests.moved)
+    episodes = find_episodes(requests, read_spans(trace), steps)
     counters = _counters(trace)
     around = counters_of_spans(trace)
     tensors = trace.layer("tensor")  # each episode looks through them
     return Verdict(
         requests=requests,
+        processes=len(trace.distinct("process")),
+        ranks=len(trace.distinct("rank")),
         is_replay=bool(len(requests)) and not trace.row_mask(layer="request").any(),
         findings=tuple(
             _finding(episode, tensors, around, counters.get(EXIT_READ, {})) for episode in episodes

@@ -51,11 +51,15 @@ def span(op: str, start: float, end: float, **more: object) -> R:
 
 
 def verdict_on(*rows: R) -> Verdict:
+    return examine(trace_of(*rows))
+
+
+def trace_of(*rows: R) -> Trace:
     columns: dict[str, object] = {
         "start_ns": np.array([int(r.start * _MS) for r in rows]),
         "end_ns": np.array([int(r.end * _MS) for r in rows]),
         "rank": np.array([r.rank for r in rows]),
-        "process": np.array([r.rank for r in rows]),
+        "process": np.array([r.rank if r.rank >= 0 else 1 for r in rows]),
         "thread": np.array([r.thread for r in rows]),
         "shape": Shapes.of([r.shape for r in rows]),
     }
@@ -65,7 +69,7 @@ def verdict_on(*rows: R) -> Verdict:
         values = [getattr(r, field) for r in rows]
         known = np.array([v is not None for v in values])
         columns[field] = Ints(np.array([v or 0 for v in values], np.int64), known)
-    return examine(Trace.from_columns(columns, Metadata(processes=(Process(1), Process(2)))))
+    return Trace.from_columns(columns, Metadata(processes=(Process(1), Process(2))))
 
 
 def only(verdict: Verdict, phase: Phase = Phase.SAVE) -> Finding:
