@@ -29,6 +29,8 @@ def rich_metadata() -> Metadata:
     return Metadata(
         epoch_realtime_ns=1_700_000_000_000_000_000,
         epoch_monotonic_ns=12_345,
+        clock="bcdfghjklm",
+        clocks=2,
         tool_version="0.1.0",
         command=("python", "train.py", ODD_PATH),
         hosts=(Host("n1", "boot-1", "6.18", "x86_64", 8, 1 << 34, 1 << 33, True, {"numa": 2}),),
