@@ -1,14 +1,14 @@
 """What processes and the page cache held around each save and load (layer `counter`)."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from iotrace.traces.trace import Trace
 
 DEVICE_READ = "device_read_bytes"
+EXIT_READ = "read_bytes"  # the same, at the end of a process
 # What a capture counts at both ends of a span. Of the process: its memory, bytes and time so far.
 PROCESS_COUNTERS = (
     "resident_bytes",
@@ -33,6 +33,8 @@ class SpanCounters:
 
     Attributes:
         op, engine, step, process, end_ns: of the span's row.
+        path: the file or folder that is saved or loaded, on `host`, index into the metadata's
+            hosts; -1: not known.
         before, after: values by name.
     """
 
@@ -41,6 +43,8 @@ class SpanCounters:
     step: int
     process: int
     end_ns: int
+    path: str | None
+    host: int
     before: Values
     after: Values
 
@@ -64,25 +68,48 @@ def counters_of_spans(trace: Trace) -> list[SpanCounters]:
     it is over, on the same thread.
     """
     moments = _moments(trace)
+    hosts = dict(enumerate(one.host for one in trace.metadata.processes))
     spans = trace.where(trace.row_mask(layer="span"))
     columns = (
         spans.strings("op"),
         spans.strings("engine"),
+        spans.strings("path"),
         *(
             spans.ints(name, null=-1).tolist()
             for name in ("step", "process", "thread", "start_ns", "end_ns")
         ),
     )
     found = []
-    for op, engine, step, process, thread, start_ns, end_ns in zip(*columns, strict=True):
+    for op, engine, path, step, process, thread, start_ns, end_ns in zip(*columns, strict=True):
         times, values = moments.get((process, thread), ([], []))
-        first = int(np.searchsorted(times, start_ns, "left"))
-        after = int(np.searchsorted(times, end_ns, "left"))
+        first = bisect_left(times, start_ns)
+        after = bisect_left(times, end_ns)
         if engine is not None and first < after < len(times):
             found.append(
-                SpanCounters(op or "", engine, step, process, end_ns, values[first], values[after])
+                SpanCounters(
+                    op=op or "",
+                    engine=engine,
+                    step=step,
+                    process=process,
+                    end_ns=end_ns,
+                    path=path,
+                    host=hosts.get(process, -1),
+                    before=values[first],
+                    after=values[after],
+                )
             )
     return found
+
+
+def last_counters(trace: Trace) -> dict[str, dict[int, int]]:
+    """Return the last value of each counter, by name and process."""
+    rows = trace.layer("counter")
+    last: dict[str, dict[int, int]] = {}
+    columns = (rows.strings("name"), rows.ints("process").tolist(), rows.ints("result").tolist())
+    for name, process, value in zip(*columns, strict=True):
+        if name:
+            last.setdefault(name, {})[process] = value
+    return last
 
 
 def _moments(trace: Trace) -> dict[tuple[int, int], tuple[list[int], list[dict[str, int]]]]:

@@ -6,21 +6,29 @@ what it has read ahead makes no fault: how much came is told by counters alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.traces.columns import ends_of
-from iotrace.traces.counters import DEVICE_READ, SpanCounters, counters_of_spans
+from iotrace.traces.columns import CodeArray, ends_of
+from iotrace.traces.counters import (
+    DEVICE_READ,
+    EXIT_READ,
+    SpanCounters,
+    counters_of_spans,
+    last_counters,
+)
+from iotrace.traces.grouping import number_groups
 from iotrace.traces.intervals import Intervals
 from iotrace.traces.phases import Phase
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural, sized
 
-EXIT_READ = "read_bytes"  # counter at the end of a process: `DEVICE_READ` is the same in between
 _AHEAD = 1.5  # times the pages that faulted, from which on more was read than these
+_CACHED = "cached_bytes"
 
 
 @dataclass(frozen=True)
@@ -30,8 +38,10 @@ class Paging:
     Attributes:
         files: that had page faults; `mapped_bytes` how many different bytes of them were mapped.
         faults: major page faults on them, and `fault_bytes` the pages of these alone.
-        read_bytes: that the kernel read from storage for the processes meanwhile, whatever for;
-            `None`: nobody counted them.
+        read_bytes: that the kernel read from storage for the processes meanwhile, whatever for.
+            Where it counts less for a process than its faults, as with FUSE: how much more of
+            the files that it loaded is in the page cache afterwards, once for all processes of a
+            host. `None`: nobody counted them.
         at_most: whether that counts until the end of a process, or from its start, as faults came
             when no engine's call was on its way.
     """
@@ -54,24 +64,31 @@ class Paging:
         return text + f"{sized(self.read_bytes)} read from storage{ahead}"
 
 
+@dataclass(frozen=True)
+class _Own:
+    """What one process counted around its faults.
+
+    Attributes:
+        read_bytes: for it; `None`: not counted.
+        late: whether that is an upper bound, as it counts until the end of the process.
+        is_short: whether its faults alone are more.
+        loads: counters around its calls.
+    """
+
+    read_bytes: int | None
+    late: bool
+    is_short: bool
+    loads: Sequence[SpanCounters]
+
+
 def paging_of(trace: Trace) -> Paging | None:
     """Return what came in by page faults in a whole trace; `None` without any."""
     if not trace.row_mask(op="fault").any():
         return None
     rows = trace.row_mask(layer="request", op=("open", "map", "fault", "rename", "link"))
     requests = Requests.of(trace.where(rows))
-    return paging(
-        requests.where(requests.phase == Phase.LOAD), counters_of_spans(trace), exit_reads(trace)
-    )
-
-
-def exit_reads(trace: Trace) -> dict[int, int]:
-    """Return what was read from storage for each process whose end was seen."""
-    rows = trace.where(trace.row_mask(layer="counter"))
-    columns = (rows.strings("name"), rows.ints("process").tolist(), rows.ints("result").tolist())
-    return {
-        process: value for name, process, value in zip(*columns, strict=True) if name == EXIT_READ
-    }
+    exits = last_counters(trace).get(EXIT_READ, {})
+    return paging(requests.where(requests.phase == Phase.LOAD), counters_of_spans(trace), exits)
 
 
 def paging(
@@ -81,62 +98,110 @@ def paging(
 
     Args:
         requests: of loads.
-        counters: around all spans of the trace.
-        exits: as `exit_reads` returns them.
+        counters: around their spans; those of saves are not looked at.
+        exits: what was read from storage for each process whose end was seen.
     """
     faults = requests.where(requests.is_op("fault"))
     if not len(faults):
         return None
     homes = np.unique(faults.home)
-    maps = requests.where(
-        requests.is_op("map") & requests.done & np.isin(requests.home, homes) & requests.has_offset
-    )
-    mapped_bytes = 0
-    for home in homes.tolist():
-        own = maps.where(maps.home == home)
-        mapped_bytes += Intervals.of(own.offset, ends_of(own.offset, own.length)).total
-    read_bytes, known, late = 0, True, False
-    for process in np.unique(faults.process).tolist():
-        own = faults.where(faults.process == process)
-        found, is_late = _read_bytes(own, process, counters, exits.get(process))
-        known &= found is not None
-        read_bytes += found or 0
-        late |= is_late
+    found = _owns(faults, counters, exits)
+    read_bytes = _read_bytes(found)
     return Paging(
         files=len(homes),
-        mapped_bytes=mapped_bytes,
+        mapped_bytes=_mapped_bytes(requests, homes),
         faults=len(faults),
         fault_bytes=int(faults.length.sum()),
-        read_bytes=read_bytes if known else None,
-        at_most=late,
+        read_bytes=read_bytes,
+        at_most=read_bytes is not None and any(one.late for one in found),
     )
 
 
-def _read_bytes(
-    faults: Requests, process: int, counters: Sequence[SpanCounters], exit_bytes: int | None
-) -> tuple[int | None, bool]:
-    """Return what was read for a process around its faults, and whether that is an upper bound."""
-    begins, ends, grown, late = [], [], 0, False
-    for step in np.unique(faults.step).tolist():
-        own = [
-            one
-            for one in counters
-            if (one.op, one.process, one.step) == ("load", process, step)
-            and DEVICE_READ in one.before
-            and DEVICE_READ in one.after
-        ]
-        last_ns = int(faults.start_ns[faults.step == step].max())
+def _mapped_bytes(requests: Requests, homes: CodeArray) -> int:
+    """Return how many different bytes of some files were mapped."""
+    maps = np.flatnonzero(
+        requests.is_op("map") & requests.done & np.isin(requests.home, homes) & requests.has_offset
+    )
+    maps = maps[np.argsort(requests.home[maps], kind="stable")]
+    starts, lengths = requests.offset[maps], requests.length[maps]
+    cuts = np.flatnonzero(np.diff(requests.home[maps])) + 1
+    return sum(
+        Intervals.of(own, ends_of(own, length)).total
+        for own, length in zip(np.split(starts, cuts), np.split(lengths, cuts), strict=True)
+    )
+
+
+def _owns(
+    faults: Requests, counters: Sequence[SpanCounters], exits: Mapping[int, int]
+) -> list[_Own]:
+    """Return what each process with faults counted."""
+    loads: defaultdict[tuple[int, int], list[SpanCounters]] = defaultdict(list)
+    for one in counters:
+        if one.op == "load" and DEVICE_READ in one.before and DEVICE_READ in one.after:
+            loads[one.process, one.step].append(one)
+    group = number_groups(faults.process, faults.step)
+    order = np.argsort(group, kind="stable")  # within a group still in order of time
+    lasts = order[np.flatnonzero(np.diff(group[order], append=-1))]
+    sizes = np.bincount(group, faults.length).tolist()
+    columns = (faults.process[lasts], faults.step[lasts], faults.start_ns[lasts])
+    calls: defaultdict[int, list[tuple[int, list[SpanCounters]]]] = defaultdict(list)
+    fault_bytes: defaultdict[int, int] = defaultdict(int)
+    for process, step, last_ns, size in zip(*(c.tolist() for c in columns), sizes, strict=True):
+        calls[process].append((last_ns, loads.get((process, step), [])))
+        fault_bytes[process] += int(size)
+    return [_own(own, fault_bytes[p], exits.get(p)) for p, own in calls.items()]
+
+
+def _own(
+    calls: Sequence[tuple[int, list[SpanCounters]]], fault_bytes: int, exit_bytes: int | None
+) -> _Own:
+    """Return what a process counted, from the last fault and the counters of each of its steps."""
+    loads = [one for _, own in calls for one in own]
+    begins, ends, late = [], [], False
+    for last_ns, own in calls:
         begins.append(min((one.before[DEVICE_READ] for one in own), default=0))
-        if last_ns <= max((one.end_ns for one in own), default=0):
+        if own and last_ns <= max(one.end_ns for one in own):
             ends.append(max(one.after[DEVICE_READ] for one in own))
         elif exit_bytes is not None:
             ends.append(exit_bytes)
             late = True
         else:
-            return None, False
-        grown += sum(one.cached_growth_bytes for one in own)
+            return _Own(None, late=False, is_short=False, loads=loads)
     # The count only grows: what two loads at once have in common is counted once.
     found = Intervals.of(np.array(begins, np.int64), np.array(ends, np.int64)).total
-    if found < int(faults.length.sum()):  # a file system that does not count for processes
-        return grown or None, False
-    return found, late
+    return _Own(found, late, found < fault_bytes, loads)
+
+
+def _read_bytes(found: Sequence[_Own]) -> int | None:
+    """Return what was read for all processes; `None` if of one it is not known.
+
+    Of files that two load, one may have waited for what was read for the other.
+    """
+    total = 0
+    counted = {_file(load) for one in found if not one.is_short for load in one.loads}
+    grown: list[SpanCounters] = []
+    for one in found:
+        if one.read_bytes is None:
+            return None
+        seen = [load for load in one.loads if _file(load) not in counted]
+        if not one.is_short or (one.loads and not seen):
+            total += one.read_bytes
+        elif one.late or not _growth(seen):  # the cache was not looked at after the last fault
+            return None
+        else:
+            grown += seen
+    return total + _growth(grown)
+
+
+def _file(load: SpanCounters) -> tuple[int, str | None, int]:
+    """Return what tells one load of a file into one page cache from another."""
+    return load.host, load.path, load.step
+
+
+def _growth(loads: Iterable[SpanCounters]) -> int:
+    """Return how much more of the loaded files is in the page cache, of each file once."""
+    spans: defaultdict[tuple[int, str | None, int], list[tuple[int, int]]] = defaultdict(list)
+    for one in loads:
+        if _CACHED in one.before and _CACHED in one.after:
+            spans[_file(one)].append((one.before[_CACHED], one.after[_CACHED]))
+    return sum(Intervals.of(*np.array(own, np.int64).T).total for own in spans.values())

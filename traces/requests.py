@@ -64,8 +64,7 @@ class Requests:
     @classmethod
     def of(cls, trace: Trace) -> Requests:
         """Return the requests of `trace`, or the replayed ones of a result."""
-        layer = "request" if trace.row_mask(layer="request").any() else "replay"
-        chosen = trace.row_mask(layer=layer)
+        chosen = trace.is_request
         rows = trace.where(chosen)
         codes = {name: rows.codes(name) for name in ("op", "path", "target", "engine")}
         file = _identities(rows)

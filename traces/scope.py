@@ -66,8 +66,7 @@ def rows_on(trace: Trace, globs: Sequence[str]) -> Mask:
         codes, texts = trace.codes(column)
         found |= _matched(wanted, texts)[codes]
     requests = Requests.of(trace)
-    layer = "request" if trace.row_mask(layer="request").any() else "replay"
-    found[trace.row_mask(layer=layer)] |= _matched(wanted, requests.homes)[requests.home]
+    found[trace.is_request] |= _matched(wanted, requests.homes)[requests.home]
     return found
 
 

@@ -104,8 +104,7 @@ class Summary:
 
 def summarize(trace: Trace) -> Summary:
     """Return what happened in `trace`: its recorded requests, or a result's replayed ones."""
-    layer = "request" if trace.row_mask(layer="request").any() else "replay"
-    chosen = trace.row_mask(layer=layer)
+    chosen = trace.is_request
     requests, phase = trace.where(chosen), phases(trace)[chosen]
     data = requests.where(requests.row_mask(op=DATA_OPS))
     moved = _moved_bytes(requests, *DATA_OPS)

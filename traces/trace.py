@@ -172,6 +172,12 @@ class Trace:
         masks = [self._is_one_of(name, values) for name, values in wanted if values is not None]
         return reduce(np.logical_and, masks, np.ones(len(self), np.bool_))
 
+    @property
+    def is_request(self) -> Mask:
+        """Which rows are requests; of a result, the replayed ones."""
+        recorded = self.row_mask(layer="request")
+        return recorded if recorded.any() else self.row_mask(layer="replay")
+
     def with_metadata(self, metadata: Metadata) -> "Trace":
         """Return the same rows with other metadata."""
         return Trace(self.table, metadata)

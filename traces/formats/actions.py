@@ -97,8 +97,7 @@ def actions(trace: Trace, left: Left) -> Actions:
     Raises:
         TraceFormatError: cut into pieces of 1 GiB, the requests are too many.
     """
-    layer = "request" if trace.row_mask(layer="request").any() else "replay"
-    requests = trace.layer(layer)
+    requests = trace.where(trace.is_request)
     left.count("tensor row", int(trace.row_mask(layer="tensor").sum()))
     left.count("span", int(trace.row_mask(layer="span").sum()))
     op, ops = requests.codes("op")

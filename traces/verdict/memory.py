@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from iotrace.traces.counters import SpanCounters
 from iotrace.traces.metadata import Host, Metadata
-from iotrace.traces.verdict.episodes import Episode
 
 
 @dataclass(frozen=True)
@@ -29,15 +28,10 @@ class Memory:
     limit_bytes: int | None
 
 
-def memory(episode: Episode, counters: Sequence[SpanCounters], metadata: Metadata) -> Memory | None:
-    """Return what was left by an episode; `None` without counters of its process."""
+def memory(counters: Sequence[SpanCounters], metadata: Metadata) -> Memory | None:
+    """Return what was left, by the counters of an episode; `None` where these tell nothing."""
     own = [
-        one
-        for one in counters
-        if one.op == episode.name
-        and one.step == episode.step
-        and "resident_bytes" in one.before
-        and "resident_bytes" in one.after
+        one for one in counters if "resident_bytes" in one.before and "resident_bytes" in one.after
     ]
     last = {one.process: one for one in own}
     if not last:

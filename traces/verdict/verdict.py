@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,8 +10,8 @@ from types import MappingProxyType
 import numpy as np
 
 from iotrace.traces.checkpoint_steps import checkpoint_steps
-from iotrace.traces.counters import SpanCounters, counters_of_spans
-from iotrace.traces.paging import EXIT_READ, Paging, paging
+from iotrace.traces.counters import EXIT_READ, SpanCounters, counters_of_spans, last_counters
+from iotrace.traces.paging import Paging, paging
 from iotrace.traces.phases import Phase
 from iotrace.traces.requests import Requests
 from iotrace.traces.schema import COLUMNS
@@ -120,8 +121,11 @@ def examine(trace: Trace) -> Verdict:
     requests = Requests.of(trace)
     steps = checkpoint_steps(trace, requests.phase, requests.step, requests.rank, requests.moved)
     episodes = find_episodes(requests, read_spans(trace), steps)
-    counters = _counters(trace)
-    around = counters_of_spans(trace)
+    counters = last_counters(trace)
+    exits = counters.get(EXIT_READ, {})
+    around: defaultdict[tuple[str, int], list[SpanCounters]] = defaultdict(list)
+    for one in counters_of_spans(trace):
+        around[one.op, one.step].append(one)
     tensors = trace.layer("tensor")  # each episode looks through them
     return Verdict(
         requests=requests,
@@ -129,11 +133,12 @@ def examine(trace: Trace) -> Verdict:
         ranks=len(trace.distinct("rank")),
         is_replay=bool(len(requests)) and not trace.row_mask(layer="request").any(),
         findings=tuple(
-            _finding(episode, tensors, around, counters.get(EXIT_READ, {})) for episode in episodes
+            _finding(episode, tensors, around.get((episode.name, episode.step), ()), exits)
+            for episode in episodes
         ),
         failures=find_failures(requests, tensors),
         problems=tuple(trace.metadata.completeness.problems()),
-        cached_read_share=_cached_read_share(requests, counters.get(EXIT_READ, {})),
+        cached_read_share=_cached_read_share(requests, exits),
         mapped_only=_mapped_only(requests),
         counters=MappingProxyType({name: sum(own.values()) for name, own in counters.items()}),
     )
@@ -161,20 +166,9 @@ def _finding(
         durability=durability(episode) if is_save else None,
         background=background(episode) if is_save else None,
         ops=MappingProxyType(dict(sorted(ops.items(), key=lambda item: -item[1]))),
-        memory=memory(episode, counters, tensors.metadata),
+        memory=memory(counters, tensors.metadata),
         paging=None if is_save else paging(requests, counters, exits),
     )
-
-
-def _counters(trace: Trace) -> dict[str, dict[int, int]]:
-    """Return the last value of each counter, by name and process."""
-    rows = trace.layer("counter")
-    last: dict[str, dict[int, int]] = {}
-    columns = (rows.strings("name"), rows.ints("process").tolist(), rows.ints("result").tolist())
-    for name, process, value in zip(*columns, strict=True):
-        if name:
-            last.setdefault(name, {})[process] = value
-    return last
 
 
 def _cached_read_share(requests: Requests, fetched: Mapping[int, int]) -> float | None:
