@@ -20,6 +20,7 @@ from iotrace.traces.formats.lines import Lines, parsing
 from iotrace.traces.formats.rows import Rows, noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.strace_calls import CREATING, GIVING, UNSEEN, handle, handled
+from iotrace.traces.formats.strace_given import GivenDescriptors
 from iotrace.traces.formats.strace_lines import Kind, Line, parse_line, unwrapped
 from iotrace.traces.formats.strace_names import begin_close
 from iotrace.traces.formats.strace_state import Machine
@@ -31,7 +32,6 @@ from iotrace.traces.words import plural
 NAME = "strace"
 _PER_THREAD = re.compile(r"\.(\d+)$")
 _STEP_NS = 1000  # from one line to the next where the log has no times
-_LATE_NS = 1 << 63
 
 
 def looks_like(source: Source) -> bool:
@@ -58,10 +58,10 @@ def read(path: Path) -> Trace:
     files = _thread_files(path) if path.is_dir() else [(None, path)]
     if not files:
         raise TraceFormatError(f"{path} has no files NAME.PID as `strace -ff -o NAME` writes them")
-    log = _Log()
+    log = _Log(len(files) > 1)
     for call in _merged([_timed(tid, file, log, len(files) > 1) for tid, file in files]):
         log.take(call)
-    return log.finish(len(files) > 1)
+    return log.finish()
 
 
 def _thread_files(folder: Path) -> list[tuple[int | None, Path]]:
@@ -85,18 +85,29 @@ class _Timed:
 
 
 class _Log:
-    """The rows of a log, and what has been seen of its form."""
+    """The rows of a log, and what has been seen of its form; `has_files`: one per thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_files: bool) -> None:
         self.machine = Machine()
         self.rows = Rows()
         self.forms: Counter[str] = Counter()
+        self._has_files = has_files
+        self._given = GivenDescriptors(self.machine)
         self._begun: dict[int, tuple[int, Line]] = {}
         self._watched: set[int] = set()
         self._called: Counter[str] = Counter()
 
     def take(self, call: _Timed) -> None:
         """Add what one line tells."""
+        if not self._has_files:
+            self._take(call)
+            return
+        with parsing(call.source, "strace log", call.number):
+            self._given.before(call.tid, call.line)
+        self._take(call)
+        self._given.after(call.tid, call.line)
+
+    def _take(self, call: _Timed) -> None:
         line = call.line
         with parsing(call.source, "strace log", call.number):
             self._watched.add(call.tid)
@@ -133,7 +144,7 @@ class _Log:
         values |= {"process": space.number, "thread": space.thread(tid)}
         self.rows.add(op, start_ns, end_ns=end_ns, api="posix", **values)
 
-    def finish(self, has_files: bool) -> Trace:
+    def finish(self) -> Trace:
         """Return the trace."""
         if not self.forms:
             raise TraceFormatError("the strace log has no calls; was it cut short?")
@@ -143,19 +154,19 @@ class _Log:
             command=command,
             processes=tuple(space.described() for space in spaces),
             completeness=noted(
-                *self._notes(has_files), unknown_descriptors=self.machine.lost["descriptors"]
+                *self._notes(), unknown_descriptors=self.machine.lost["descriptors"]
             ),
             extra={STANDARD_FILES: sorted(self.machine.given)} if self.machine.given else {},
         )
         has_times = "none" not in self.forms or "durations" in self.forms
         return self.rows.finish(metadata, "realtime" in self.forms, has_times)
 
-    def _notes(self, has_files: bool) -> Iterator[str]:
+    def _notes(self) -> Iterator[str]:
         if "none" in self.forms:
             yield "the strace log has no times (-ttt): only the order of the lines is known"
-        elif "relative" in self.forms and has_files:
+        elif "relative" in self.forms and self._has_files:
             yield "the strace logs have relative times (-r): their threads' order is not known"
-        if self.forms["seconds"] and has_files:
+        if self.forms["seconds"] and self._has_files:
             yield (
                 "the strace logs have whole seconds (-t): the order of their threads is not known, "
                 "nor positions that processes share"
@@ -193,8 +204,8 @@ _LOST = {
 def _timed(tid: int | None, path: Path, log: _Log, has_others: bool) -> Iterator[_Timed]:
     """Yield the calls of one file with their times.
 
-    Where other files have other threads, a descriptor is given at the end of its call, or else
-    before the next: its number may be one that another thread has freed since the call began.
+    Where other files have other threads, a descriptor is given at the end of its call if that is
+    known: its number may be one that another thread has freed since the call began.
     """
     lines = Lines(path)
     last_ns, torn = 0, None
@@ -218,9 +229,8 @@ def _timed(tid: int | None, path: Path, log: _Log, has_others: bool) -> Iterator
             giving = None
         who = tid if line.thread is None else line.thread
         timed = _Timed(last_ns, last_ns, who or 0, line, lines, lines.number)
-        if has_others and line.name in GIVING:
-            spent_ns = line.duration_ns
-            giving = replace(timed, ns=_LATE_NS if spent_ns is None else last_ns + spent_ns)
+        if has_others and line.name in GIVING and line.duration_ns is not None:
+            giving = replace(timed, ns=last_ns + line.duration_ns)
         else:
             yield timed
         if line.duration_ns is not None and "none" in log.forms:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from iotrace.traces.formats.strace_call import NUMBER, Call, Found, flags_of, is_folder
-from iotrace.traces.formats.strace_lines import split_arguments, unescaped, unquoted
+from iotrace.traces.formats.strace_lines import Line, split_arguments, unescaped, unquoted
 from iotrace.traces.formats.strace_state import Descriptor, Space, is_regular
 from iotrace.traces.open_flags import opens_folder
 
@@ -133,12 +133,24 @@ def no_file(call: Call) -> Found:
     """Give descriptors that are no files: of sockets, pipes, timers."""
     closes = any(word in argument for argument in call.arguments for word in _DEFAULT_EXEC_STATE)
     if not call.failed:
-        text = call.arguments[0] if call.name.startswith("pipe") else ""
-        text = call.arguments[3] if call.name == "socketpair" else text
-        fds = [int(word) for word in re.findall(r"(?<![\w:])\d+(?=[<,\]])", text)] or [call.result]
-        for fd in fds:
+        for fd in _fds(call.name, call.arguments, call.result):
             call.space.descriptors[fd] = Descriptor(None, closes)
     yield from ()
+
+
+def numbers_given(line: Line) -> list[int]:
+    """Return the descriptors that a whole call of those that give some got, which were free."""
+    if line.result is None or line.result < 0 or line.name in ("dup2", "dup3"):
+        return []
+    if line.name == "fcntl" and "F_DUPFD" not in line.text:
+        return []
+    return _fds(line.name, split_arguments(line.text), line.result)
+
+
+def _fds(name: str, arguments: list[str], result: int) -> list[int]:
+    text = arguments[0] if name.startswith("pipe") else ""
+    text = arguments[3] if name == "socketpair" else text
+    return [int(word) for word in re.findall(r"(?<![\w:])\d+(?=[<,\]])", text)] or [result]
 
 
 def create(call: Call) -> Found:

@@ -307,10 +307,39 @@ def test_a_number_is_given_when_its_open_ends(spent: str, tmp_path: Path) -> Non
         ("close", "b", None, None, 0),
         ("open", "c", None, None, 0),
     ]
-    torn = (tmp_path / "log.8").read_text().replace("AT_FDCWD", "x", 1)
-    (tmp_path / "log.8").write_text(torn)
-    with pytest.raises(TraceFormatError, match=r"log\.8, line 1: "):
-        strace.read(tmp_path)
+    good = (tmp_path / "log.8").read_text()
+    for torn in (good.replace("AT_FDCWD", "x", 1), f"1795997927.000019 pipe() = 0{spent}\n"):
+        (tmp_path / "log.8").write_text(torn)
+        with pytest.raises(TraceFormatError, match=r"log\.8, line 1: "):
+            strace.read(tmp_path)
+
+
+@pytest.mark.parametrize("is_freed", [False, True], ids=["free", "taken"])
+def test_other_threads_use_what_a_thread_opened_and_left_to_them(
+    is_freed: bool, tmp_path: Path
+) -> None:
+    """Without -T no line tells when an open ended; the next of its thread may be long after."""
+    (tmp_path / "log.7").write_text(
+        "1795997927.000000 clone3({flags=CLONE_VM|CLONE_FILES|CLONE_THREAD}, 88) = 8\n"
+        + '1795997927.000002 openat(AT_FDCWD, "/d/a", O_WRONLY|O_CREAT, 0666) = 3\n' * is_freed
+        + "1795997927.000012 close(3) = 0\n" * is_freed
+        + '1795997927.000030 write(3, ""..., 10) = 10\n'
+        + "1795997927.000040 fsync(3) = 0\n"
+    )
+    (tmp_path / "log.8").write_text(
+        '1795997927.000010 openat(AT_FDCWD, "/d/b", O_WRONLY|O_CREAT, 0666) = 3\n'
+        "1795997927.000090 close(3) = 0\n"
+    )
+    trace = strace.read(tmp_path)
+    assert trace.metadata.completeness.unknown_descriptors == 0
+    of_b = [row for row in rows(trace, Path("/d")) if row[1] == "b"]
+    assert of_b == [
+        ("open", "b", None, None, 0),
+        ("write", "b", 0, 10, 10),
+        ("sync", "b", None, None, 0),
+        ("close", "b", None, None, 0),
+    ]
+    assert len(trace) == len(of_b) + 2 * is_freed
 
 
 def test_what_a_log_does_not_tell_is_said(tmp_path: Path) -> None:
