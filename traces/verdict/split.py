@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,13 +33,15 @@ class RankSplit:
         sync_seconds: only syncs in flight.
         rank_seconds: nothing in flight, and another rank is not as far: before the last rank
             has begun, or after this one's last data while another still has some to move.
-        fault_seconds: nothing in flight and on no processor, in calls of the engine that had page
-            faults and brought something in from storage: at most so long it waited for these
-            pages, and for what was read ahead. No single fault tells how long it took.
+        fault_seconds: nothing in flight and not sure to have been on a processor, in calls of the
+            engine that had page faults and brought something in from storage: at most so long it
+            waited for these pages, and for what was read ahead. No single fault tells how long
+            it took.
         between_seconds: nothing in flight, otherwise.
-        computing_seconds: how much of this the process was on a processor, at least and at most:
-            the kernel counts all its threads, and the requests' own time too; `None`: not known.
-        queued_seconds: how much more of it no processor was free, at most; 0 where not known.
+        computing_seconds: how much of these two the process was on a processor, at least and at
+            most: the kernel counts all its threads, and the requests' own time too; `None`: not
+            known.
+        queued_seconds: how much more of them no processor was free, at most; 0 where not known.
         gap_seconds: longest part of that at one time, and `gap_before` the request that ended it.
         requests: how many of its requests `io_seconds` and `sync_seconds` are the time of.
         bytes: written by a save, read by a load.
@@ -69,7 +72,7 @@ class RankSplit:
         """What is sure to have been a wait for something else than storage or a processor."""
         if self.computing_seconds is None:
             return 0.0
-        return self.between_seconds - self.computing_seconds[1] - self.queued_seconds
+        return max(0.0, self.between_seconds - self.computing_seconds[1] - self.queued_seconds)
 
     @property
     def name(self) -> str:
@@ -83,11 +86,15 @@ def split(
     """Return the split of each process of an episode, in order of process.
 
     What a coordinator writes when all data are there (a manifest) must not make it look as if it
-    had worked until then: `trace` tells which files hold tensors. `counters` are those of all
-    spans of the trace.
+    had worked until then: `trace` tells which files hold tensors. `counters` are those around
+    the episode's spans.
     """
-    processes = processes_of(episode).tolist()
-    own = {p: _own(episode, p) for p in processes}
+    own = _own(episode)
+    processes = list(own)
+    timed: defaultdict[int, list[SpanCounters]] = defaultdict(list)
+    for one in counters:
+        if all(name in one.before and name in one.after for name in _CPU):
+            timed[one.process].append(one)
     starts = {p: _first_ns(requests, spans) for p, (requests, spans) in own.items()}
     last_begin_ns = max(starts.values())
     data_files = _files_with_tensors(episode, trace)
@@ -101,7 +108,7 @@ def split(
             all_begun_ns=last_begin_ns,
             last_ns=lasts[process],
             others_last_ns=max((lasts[p] for p in processes if p != process), default=0),
-            counters=_counters(episode, process, counters),
+            counters=timed.get(process, ()),
         )
         for process in processes
     )
@@ -112,10 +119,19 @@ def slowest(splits: tuple[RankSplit, ...]) -> RankSplit:
     return max(splits, key=lambda one: one.last_data_ns)
 
 
-def _own(episode: Episode, process: int) -> tuple[Requests, list[Span]]:
+def _own(episode: Episode) -> dict[int, tuple[Requests, list[Span]]]:
+    """Return the requests and the spans of each process, in order of process."""
     requests = episode.requests
-    chosen = requests.where(requests.process == process)
-    return chosen, [span for span in episode.spans if span.process == process]
+    spans: defaultdict[int, list[Span]] = defaultdict(list)
+    for span in episode.spans:
+        spans[span.process].append(span)
+    processes = processes_of(episode)
+    order = np.argsort(requests.process, kind="stable")  # of each process in order of time
+    parts = np.split(order, np.searchsorted(requests.process[order], processes[1:]))
+    return {
+        process: (requests.where(rows), spans[process])
+        for process, rows in zip(processes.tolist(), parts, strict=True)
+    }
 
 
 def _first_ns(requests: Requests, spans: list[Span]) -> int:
@@ -188,7 +204,7 @@ def _split_one(
     if used is not None and computing is not None:
         queued = min(used[2], between - computing[1])
         if any(one.was_fetched for one in counters) and _faults_within(requests, spans):
-            faulted = between - computing[1] - queued
+            faulted = between - computing[0]
     return RankSplit(
         rank=max(ranks, default=-1),
         process=process,
@@ -207,18 +223,6 @@ def _split_one(
         last_data_ns=last_ns,
         window=(begun_ns, end_ns),
     )
-
-
-def _counters(
-    episode: Episode, process: int, counters: Sequence[SpanCounters]
-) -> list[SpanCounters]:
-    """Return the counters of a process's calls of the engine that tell its time."""
-    return [
-        one
-        for one in counters
-        if (one.op, one.step, one.process) == (episode.name, episode.step, process)
-        and all(name in one.before and name in one.after for name in _CPU)
-    ]
 
 
 def _faults_within(requests: Requests, spans: list[Span]) -> bool:
