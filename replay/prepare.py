@@ -1,6 +1,7 @@
 """Files that a replay finds there: written with payload, off the clock, and made cold."""
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,15 +56,18 @@ def prepare(plan: Plan, tape: Tape, root_fd: int) -> None:
             _write(path, np.concatenate([old_extent(plan, file), own]), tape, root_fd)
 
 
-def evict_prepared(plan: Plan, chosen: npt.NDArray[np.bool_], root_fd: int) -> int:
-    """Drop prepared files from this machine's page cache; return the bytes that stay there.
+def evict_prepared(plan: Plan, chosen: npt.NDArray[np.bool_], root_fd: int) -> Counter[int]:
+    """Drop prepared files from this machine's page cache; return the bytes that stay, by file.
 
     Args:
         plan: says which files are prepared.
         chosen: per file, whether it is of concern here.
         root_fd: the workspace.
+
+    Raises:
+        OSError: as mmap and mincore.
     """
-    resident = 0
+    resident = Counter[int]()
     for file in np.flatnonzero(plan.files.exists & chosen).tolist():
         try:
             fd = open_beneath(root_fd, plan.files[file].path, os.O_RDONLY)
@@ -71,10 +75,10 @@ def evict_prepared(plan: Plan, chosen: npt.NDArray[np.bool_], root_fd: int) -> i
             continue  # another machine made it; that it cannot be had here, its open will tell
         try:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            resident += resident_bytes(fd)
+            resident[file] = resident_bytes(fd)
         finally:
             os.close(fd)
-    return resident
+    return +resident  # without those of no byte, of which there may be many to gather
 
 
 def _write(path: str, extents: Rows, tape: Tape, root_fd: int) -> None:

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import or_
 
 import numpy as np
 import numpy.typing as npt
@@ -127,9 +128,12 @@ class Runner:
         files, rows = self.plan.files, self.plan.requests
         used = np.zeros(len(files) + 1, np.bool_)  # the last: no file
         used[rows["file"][self._is_own(rows)]] = True
-        resident = sum(self.group.gather(evict_prepared(self.plan, used[:-1], self.workspace.fd)))
+        evict = partial(evict_prepared, self.plan, used[:-1], self.workspace.fd)
+        # Of a file that several processes use, the most that the cache of one holds: some share
+        # a cache, and the reads of the others are no warmer for it.
+        resident = reduce(or_, each(self.group, evict)).total()
         size_bytes = int(files.initial_size_bytes[files.exists].sum())
-        return Prepared(int(files.exists.sum()), size_bytes, min(resident, size_bytes))
+        return Prepared(int(files.exists.sum()), size_bytes, resident)
 
     def _make_files(self) -> None:
         self.workspace.clear(self.steady)
@@ -167,6 +171,7 @@ class Runner:
         if self.group.size == 1:
             run = run_in_workers(self.executor, job.job, folded, *how, memory, report)
             return run, prepared
-        seconds = memory.spend(folded.worker == self.group.rank, self.group.rank)
+        spend = partial(memory.spend, folded.worker == self.group.rank, self.group.rank)
+        spent = MemorySeconds.slowest(each(self.group, spend))
         run = run_across(self.group, self.executor, job.job, folded, *how)
-        return replace(run, memory=MemorySeconds.slowest(self.group.gather(seconds))), prepared
+        return replace(run, memory=spent), prepared
