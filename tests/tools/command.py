@@ -60,3 +60,13 @@ def assert_fits(text: str) -> None:
         assert len(line) <= COLUMNS, line
         assert "\x1b" not in line
         assert line == line.rstrip(), repr(line)
+
+
+def verdict_head(shown: str) -> dict[str, str]:
+    """Return the verdict of `why`, the lines before the first empty one, by label."""
+    lines: dict[str, str] = {}
+    label = ""
+    for line in shown.split("\n\n")[0].splitlines():
+        label = line[:9].strip() or label
+        lines[label] = f"{lines.get(label, '')} {line[9:].strip()}".strip()
+    return lines

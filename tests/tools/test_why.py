@@ -2,35 +2,21 @@
 
 import json
 import re
-import shlex
-import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from iotrace.replay.probe import Capability, ProbePoint, probe
-from iotrace.replay.probe_cache import load_probe, save_probe
 from iotrace.tools.render import format_seconds
 from iotrace.tools.verdict.shapes import request_shape
 from iotrace.traces.verdict.shape import Shape
 from iotrace.traces.writer import write_trace
 
-from .command import assert_fits, assert_one_line_error, iotrace
+from .command import assert_fits, assert_one_line_error, iotrace, verdict_head
 from .conftest import Make, Row, build, checkpoint_rows, metadata
 
-OPS = ("write", "read")
+MIB = 1 << 20
 CORPUS = Path(__file__).parents[2] / "traces" / "corpus"
-
-
-def head(shown: str) -> dict[str, str]:
-    """Return the verdict, the lines before the first empty one, by label."""
-    lines: dict[str, str] = {}
-    label = ""
-    for line in shown.split("\n\n")[0].splitlines():
-        label = line[:9].strip() or label
-        lines[label] = f"{lines.get(label, '')} {line[9:].strip()}".strip()
-    return lines
 
 
 @pytest.mark.parametrize("trace", sorted(CORPUS.glob("*.parquet")), ids=lambda path: path.stem)
@@ -41,28 +27,13 @@ def test_the_verdict_on_every_engine_fits_the_screen(trace: Path, tmp_path: Path
     )
     assert done.returncode == 0, done.stderr
     assert_fits(done.stdout)
-    found = head(done.stdout)
+    found = verdict_head(done.stdout)
     saving = set() if trace.stem.endswith("-restore") else {"save", "writes", "durable"}
     assert {"trace", "load", "bytes", "slowest"} | saving <= set(found)
     assert "I/O" in found["save" if saving else "load"]
     advised = "iotrace replay" in done.stdout or "iotrace sweep" in done.stdout
     assert advised or trace.stem == "torch-restore"  # its one read per tensor needs no advice
     assert "iotrace sweep" in done.stderr
-
-
-def test_a_kept_probe_is_used_and_stands_beside_the_requests(
-    small_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The figures of this storage come from an earlier run, without writing again."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    found = probe(tmp_path, budget_seconds=0.5)
-    save_probe(tmp_path, found)
-    assert load_probe(tmp_path) == found
-    done = iotrace("why", small_trace, "--root", tmp_path, "--json", "-")
-    assert json.loads(done.stdout)["storage"] == json.loads(json.dumps(asdict(found)))
-    shown = iotrace("why", small_trace, "--root", tmp_path).stdout
-    assert "1 MiB: " in head(shown)["here"]
-    assert "this storage" in shown
 
 
 def test_count_times_size_is_the_bytes_and_ranks_are_said_to_be_together() -> None:
@@ -78,96 +49,10 @@ def test_count_times_size_is_the_bytes_and_ranks_are_said_to_be_together() -> No
     )
 
 
-MIB, GIB = 1 << 20, 1 << 30
-# op, bytes, depth, direct: GiB/s, against the 1.95 of the trace
-ALIKE = {
-    (op, size, depth, direct): 4.0
-    for op in ("write", "read")
-    for size, depth in ((4096, 1), (MIB, 1), (MIB, 8))
-    for direct in (False, True)
-}
-FAST = {("write", MIB, 1, True): 40.0, ("write", MIB, 8, True): 30.0}
-DEEP = {("write", MIB, 8, False): 40.0}
-READ_AHEAD = {("read", 4096, 1, False): 90.0, ("read", MIB, 1, True): 40.0}
-
-
-@pytest.mark.parametrize(
-    ("faster", "options", "because"),
-    [
-        (FAST, "--direct", "40 GiB/s with O_DIRECT, 4 GiB/s buffered"),
-        (DEEP, "--queue-depth 8", "40 GiB/s at depth 8, 4 GiB/s at depth 1"),
-        (READ_AHEAD, None, ""),
-        ({}, None, ""),
-    ],
-    ids=["direct", "depth", "reads", "alike"],
-)
-def test_storage_that_gives_more_is_asked_for_what_gives_it(
-    faster: dict[tuple[str, int, int, bool], float],
-    options: str | None,
-    because: str,
-    make_trace: Make,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Depth helps only where the deeper point is faster; the proof changes that one thing."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    points = tuple(
-        ProbePoint(*kind, rate * GIB, rate * GIB, 100.0) for kind, rate in (ALIKE | faster).items()
-    )
-    save_probe(tmp_path, Capability("overlay", "overlay", time.time_ns(), points))
-    trace = make_trace(checkpoint_rows(sizes=[MIB] * 40))
-    why = ("why", trace, "--root", tmp_path, "--no-probe")
-    advice = json.loads(iotrace(*why, "--json", "-").stdout)["advice"]
-    own = [one for one in advice if "this storage gives" in one["because"]]
-    given = f"iotrace replay {trace} --op write {options} --repeat 5 --root {tmp_path}"
-    assert [one["command"] for one in own] == ([] if options is None else [given])
-    assert all(because in one["because"] for one in own)
-    shown = iotrace(*why).stdout
-    assert_fits(shown.split("What to change")[0])
-    best = {op: max(v for k, v in (ALIKE | faster).items() if k[:2] == (op, MIB)) for op in OPS}
-    assert [f"{op}s {best[op]:.0f}" in head(shown)["here"] for op in OPS] == [True, True]
-
-
-def test_a_trace_without_requests_is_held_against_no_storage(
-    make_trace: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A kept probe says nothing of a trace that has no save and no load."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    point = ProbePoint("write", MIB, 1, False, GIB, GIB, 100.0)
-    save_probe(tmp_path, Capability("overlay", "overlay", time.time_ns(), (point,)))
-    tensors = [row for row in checkpoint_rows() if row.layer == "tensor"]
-    for rows, expected in ((tensors, False), (checkpoint_rows(), True)):
-        trace = make_trace(rows, name=f"{expected}.parquet")
-        done = iotrace("why", trace, "--root", tmp_path, "--no-probe")
-        assert ("this storage (overlay" in done.stdout) is expected
-        assert ("tensors and no requests" in done.stdout) is not expected
-        assert (f"iotrace replay {trace} --layer tensor" in done.stderr) is not expected
-
-
-def test_a_folder_that_takes_no_file_costs_only_the_comparison(
-    small_trace: Path, tmp_path: Path
-) -> None:
-    """The verdict needs no storage."""
-    cache = {"XDG_CACHE_HOME": str(tmp_path)}
-    done = iotrace("why", small_trace, "--root", "/proc", extra_env=cache)
-    assert done.returncode == 0
-    assert "no probe" in done.stderr
-    assert "here" not in head(done.stdout)
-
-
-def test_a_broken_cache_of_probes_is_no_error(small_trace: Path, tmp_path: Path) -> None:
-    """It is only a cache."""
-    folder = tmp_path / "iotrace"
-    folder.mkdir()
-    (folder / "probes.json").write_text('{"a": [1')
-    done = iotrace("why", small_trace, "--no-probe", extra_env={"XDG_CACHE_HOME": str(tmp_path)})
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_number_of_round_trips_is_named_as_the_cause(make_trace: Make) -> None:
     """Each request takes half a millisecond whatever its size: joining them is the way out."""
     shown = iotrace("why", make_trace(checkpoint_rows(sizes=[4096] * 40)), "--no-probe").stdout
-    found = head(shown)
+    found = verdict_head(shown)
     assert "round trips of 500 µs = 20 ms" in found["cause"]
     assert "write through a buffer" in shown and "instead of" in shown
 
@@ -183,7 +68,7 @@ def test_the_median_of_two_saves_lies_between_them(make_trace: Make, tmp_path: P
     saves = [one["seconds"] for one in json.loads(told.read_text())["episodes"]]
     assert len(set(saves)) == 2
     assert f"median {format_seconds(sum(saves) / 2)})" in shown
-    assert "save 1, the longest (median" in head(shown)["save"]
+    assert "save 1, the longest (median" in verdict_head(shown)["save"]
 
 
 def test_a_save_without_a_step_is_named_by_its_engine(make_trace: Make) -> None:
@@ -194,7 +79,7 @@ def test_a_save_without_a_step_is_named_by_its_engine(make_trace: Make) -> None:
         for row in checkpoint_rows(f"/c/{file}", [1 << 20] * count)[: count + 3]
     ]
     shown = iotrace("why", make_trace(rows), "--no-probe").stdout
-    assert " in save (dcp), the longest (median" in head(shown)["save"]
+    assert " in save (dcp), the longest (median" in verdict_head(shown)["save"]
 
 
 def test_an_advice_on_several_saves_says_of_how_many(make_trace: Make) -> None:
@@ -220,7 +105,7 @@ def test_padding_is_said_to_be_of_what_it_is_of(saves: int, tmp_path: Path) -> N
     ]
     told = {"executor": "posix", "transforms": ["align"], "replayed": {"padding_bytes": 4096}}
     write_trace(build(rows, replace(metadata(), extra={"replay": told})), tmp_path / "r.parquet")
-    found = head(iotrace("why", tmp_path / "r.parquet", "--no-probe").stdout)["bytes"]
+    found = verdict_head(iotrace("why", tmp_path / "r.parquet", "--no-probe").stdout)["bytes"]
     assert (
         found
         == {
@@ -243,7 +128,7 @@ def test_lines_of_the_head_say_which_of_several_they_are_of(make_trace: Make) ->
     done = iotrace("why", make_trace(saves), "--no-probe", "--json", "-")
     trace = json.loads(done.stdout)
     assert [one["engine"] for one in trace["episodes"]] == ["dcp", "torch.save"]
-    found = head(iotrace("why", trace["trace"], "--no-probe").stdout)
+    found = verdict_head(iotrace("why", trace["trace"], "--no-probe").stdout)
     assert " in save 0 (dcp), the longest (median" in found["save"]
     assert found["writes"].startswith("save 0 (dcp): 30 of 1 MiB")
     assert found["bytes"] == "save 0 (dcp) wrote 30 MiB (1 open)"
@@ -286,7 +171,7 @@ def test_what_is_synced_behind_the_job_needs_no_fsync(make_trace: Make) -> None:
     trace = make_trace(rows)
     assert (
         "written after the save returned"
-        in head(iotrace("why", trace, "--no-probe").stdout)["durable"]
+        in verdict_head(iotrace("why", trace, "--no-probe").stdout)["durable"]
     )
     found = json.loads(iotrace("why", trace, "--no-probe", "--json", "-").stdout)
     assert found["episodes"][0]["durability"]["synced"] == 1
@@ -318,7 +203,7 @@ def test_the_first_error_comes_before_the_times(make_trace: Make) -> None:
     """What failed is what the user came for; the way out is the first advice."""
     rows = checkpoint_rows()
     rows[2] = replace(rows[2], result=-28)
-    found = head(iotrace("why", make_trace(rows), "--no-probe").stdout)
+    found = verdict_head(iotrace("why", make_trace(rows), "--no-probe").stdout)
     assert list(found)[:2] == ["trace", "error"]
     assert "No space left on device (ENOSPC)" in found["error"]
     assert "free some space" in found["change"]
@@ -345,7 +230,7 @@ def test_a_trace_without_times_tells_what_needs_none(tmp_path: Path) -> None:
     assert iotrace("synth", "llama-3.2-3b", *made).returncode == 0
     shown = iotrace("why", tmp_path / "t.parquet", "--no-probe").stdout
     assert_fits(shown.split("What to change")[0])
-    found = head(shown.split("no times\n")[1])
+    found = verdict_head(shown.split("no times\n")[1])
     assert found["trace"].endswith(": dcp, 1 save, 1 load, 2 ranks")
     assert found["save"] == found["load"] == "its times are not known"
     assert re.match(r"[\d,]+ of [\d.]+ KiB mean \(873 B median\)$", found["writes"])
@@ -357,25 +242,3 @@ def test_a_trace_without_times_tells_what_needs_none(tmp_path: Path) -> None:
 def test_options_that_exclude_each_other_are_refused(small_trace: Path) -> None:
     """Before anything is probed."""
     assert_one_line_error(iotrace("why", small_trace, "--no-probe", "--probe-again"), 2, "exclude")
-
-
-def test_no_sweep_is_proposed_where_nothing_can_be_written(small_trace: Path) -> None:
-    """It would fail there."""
-    done = iotrace("why", small_trace, "--root", "/proc")
-    assert done.returncode == 0, done.stderr
-    assert "no probe" in done.stderr
-    assert "next:" not in done.stderr
-
-
-def test_proofs_are_run_where_the_probe_was(small_trace: Path, tmp_path: Path) -> None:
-    """A replay in another folder would prove nothing of this storage."""
-    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    place = tmp_path / "a folder"
-    place.mkdir()
-    done = iotrace("why", small_trace, "--root", place, "--no-probe", "--json", "-",
-                   extra_env=cache)  # fmt: skip
-    commands = [shlex.split(one["command"]) for one in json.loads(done.stdout)["advice"]]
-    replays = [words for words in commands if words[1] == "replay"]
-    assert replays
-    for words in commands:
-        assert words[-2:] == ["--root", str(place)] or words[1] == "show"
