@@ -13,7 +13,6 @@ from iotrace.traces.check import check_trace
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import strace
 from iotrace.traces.formats.source import Source
-from iotrace.traces.formats.strace_lines import parse_line
 from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import DATA_OPS
 from iotrace.traces.summary import summarize
@@ -210,37 +209,6 @@ def test_output_that_the_job_itself_sent_to_a_file_is_the_job_s(tmp_path: Path) 
     assert [(one.path, one.bytes_written) for one in found] == [("/d/ckpt.bin", 9)]
 
 
-# Written from strace's manual, for forms that are hard to have on purpose.
-LINES = {
-    "1795997927.702620 read(3, ..., 5) = 5 <0.000017>": (None, "read", 5, 17_000),
-    '[pid 17] write(3</a = b>, "\\n) = 3"..., 9) = 9': (17, "write", 9, None),
-    '17 00:00:01.5 read(3, "", 1)                  = 0': (17, "read", 0, None),
-    "17 1795997927 close(3) = -1 EBADF (Bad file descriptor)": (17, "close", -1, None),
-    "1795997927.1 (+     0.000004) close(3) = 0": (None, "close", 0, None),
-    "     0.000123 mmap(NULL, 8, PROT_READ, 1, 3, 0) = 0x7f00": (None, "mmap", 0x7F00, None),
-    '<... read resumed>"", 5) = 0': (None, "read", 0, None),
-    "exit_group(0) = ?": (None, "exit_group", None, None),
-    "read(3, 0x7f, 9) = ? ERESTARTSYS (To be restarted)": (None, "read", None, None),
-    'openat(AT_FDCWD</a>, "b", 0) = 3</a/b> <0.1>': (None, "openat", 3, 100_000_000),
-}
-
-
-@pytest.mark.parametrize("text", LINES)
-def test_a_line_is_understood(text: str) -> None:
-    """Thread, call, result, duration."""
-    line = parse_line(text)
-    assert line is not None
-    assert (line.thread, line.name, line.result, line.duration_ns) == LINES[text]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "+++ exited with 0 +++", "--- SIGCHLD {si_signo=SIGCHLD} ---", "strace: hello"]
-)
-def test_a_remark_is_no_call(text: str) -> None:
-    """Exits, signals, and what strace says of itself."""
-    assert parse_line(f"17 {text}" if text and text[0] in "+-" else text) is None
-
-
 def test_a_call_in_two_parts_begins_when_it_began(tmp_path: Path) -> None:
     """Another thread's line may stand between; the result comes with the second part."""
     log = tmp_path / "log"
@@ -356,29 +324,3 @@ def test_what_a_log_does_not_tell_is_said(tmp_path: Path) -> None:
     assert "1 request whose position" in problems
     for word in ("-ttt", "-T"):
         assert word in problems
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("close(3) = 0\nhello\nclose(4) = 0\n", 2),
-        ("close(3) = 0\nclose(x) = 0\nclose(4) = 0\n", 2),
-        ('close(3) = 0\nread(3</a>, "", -5) = -7\n', 2),
-        ('pread64(3</a>, "", 9, 9223372036854775807) = 9\nclose(4) = 0\n', 1),
-    ],
-)
-def test_a_line_that_is_none_is_named(text: str, line: int, tmp_path: Path) -> None:
-    """The user finds it, and does not get half a trace."""
-    log = tmp_path / "log"
-    log.write_text(text)
-    with pytest.raises(
-        TraceFormatError, match=f"log, line {line}: this is no line of a strace log"
-    ):
-        strace.read(log)
-
-
-def test_a_log_that_ends_in_the_middle_of_a_line_is_read(tmp_path: Path) -> None:
-    """strace was killed; what it wrote before is true."""
-    log = tmp_path / "log"
-    log.write_text('fsync(3</d/a>) = 0\nread(3</d/a>, "')
-    assert strace.read(log).strings("op") == ["sync"]
