@@ -197,7 +197,6 @@ void ring_settle(struct ring *ring)
 
 static bool begin_reaping(struct ring *ring)
 {
-	ring_settle(ring);
 	return !atomic_exchange_explicit(&ring->is_reaping, true, memory_order_acquire);
 }
 
@@ -209,8 +208,10 @@ static void end_reaping(struct ring *ring)
 void ring_reap(struct ring *ring)
 {
 	if (__atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE) ==
-		    atomic_load_explicit(&ring->cq_seen, memory_order_relaxed) ||
-	    !begin_reaping(ring))
+	    atomic_load_explicit(&ring->cq_seen, memory_order_relaxed))
+		return;
+	ring_settle(ring);
+	if (!begin_reaping(ring))
 		return;
 	reap(ring);
 	end_reaping(ring);
@@ -233,12 +234,17 @@ static bool is_there(struct ring *ring)
 	       memory_read(&last, cqe_at(ring, ring->cq_entries - 1), sizeof(last));
 }
 
+/* Ready, and no parent's. */
+static bool is_own(const struct ring *ring)
+{
+	return ring->state == RING_READY && ring->generation == log_settled_generation();
+}
+
 void ring_look(struct ring *ring)
 {
-	if (ring->state != RING_READY || ring->generation != log_settled_generation() ||
-	    !is_awaited(ring) || !begin_reaping(ring))
+	if (!is_own(ring) || !is_awaited(ring) || !begin_reaping(ring))
 		return;
-	if (ring->state == RING_READY && is_there(ring)) /* it was not released meanwhile */
+	if (is_own(ring) && is_there(ring)) /* it was not released meanwhile */
 		reap(ring);
 	end_reaping(ring);
 }
@@ -256,7 +262,7 @@ static bool insist_on_reaping(struct ring *ring)
 
 void ring_keep_others_off(struct ring *ring)
 {
-	if (ring->state == RING_READY && ring->generation == log_settled_generation())
+	if (is_own(ring))
 		insist_on_reaping(ring);
 }
 

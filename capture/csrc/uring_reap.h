@@ -5,7 +5,10 @@
 
 #include "uring_ring.h"
 
-/* Called first at each look at a ring: after a fork, what is in flight is the parent's. */
+/*
+ * After a fork, what is in flight is the parent's. Only for who makes calls on the ring: it may
+ * go at any time for others.
+ */
 void ring_settle(struct ring *ring);
 
 /* Put a request where completions are looked up; without room its completion will be counted. */

@@ -90,6 +90,11 @@ def test_the_shadow_of_a_ring_matches_every_completion(parts: Path, tmp_path: Pa
     assert not list(given.glob("*.raw"))
 
 
+def test_a_look_at_a_ring_survives_its_end(parts: Path, tmp_path: Path) -> None:
+    """Any thread looks at all rings, and its owner takes one down at any time."""
+    run_unit("test_uring_exit", tmp_path, parts, RING_PARTS)
+
+
 def test_a_control_block_stands_for_one_request_at_a_time(parts: Path, tmp_path: Path) -> None:
     """Whichever thread sees the end must find the request that it ended."""
     threads, blocks, rounds = 8, 500, 20
