@@ -9,10 +9,12 @@
 
 struct closing closing_begin(int fd)
 {
-	struct open_file *file = descriptor_known(fd);
-	struct closing closing = {.number = request_known_number(file)};
+	struct open_file *file;
+	struct closing closing;
 
-	rings_look();
+	rings_look(); /* one of them may have opened it */
+	file = descriptor_known(fd);
+	closing.number = request_known_number(file);
 	renames_find(file, fd);
 	closing.left = descriptor_put(fd, NULL).left;
 	closing.start_ns = now_ns();
@@ -62,6 +64,7 @@ static void close_known(unsigned int first, unsigned int last)
 {
 	int fd;
 
+	rings_look();
 	while ((fd = descriptor_next(first, last)) >= 0) {
 		close_with(fd, real.close);
 		first = (unsigned int)fd + 1;
@@ -97,8 +100,10 @@ static int duplicated_in_child(int fd, int to)
 
 static int duplicated(int fd, int to)
 {
-	if (to >= 0 && to != fd)
+	if (to >= 0 && to != fd) {
+		rings_look();
 		descriptor_copy(fd, to);
+	}
 	return to;
 }
 
@@ -109,6 +114,14 @@ EXPORT int dup(int fd)
 	if (log_is_borrowed())
 		return duplicated_in_child(fd, real.dup(fd));
 	return duplicated(fd, real.dup(fd));
+}
+
+/* What a ring has opened as `to` can be looked at for the last time. */
+static uint64_t duplicate_onto_begin(void)
+{
+	if (!log_is_borrowed())
+		rings_look();
+	return now_ns();
 }
 
 /* What `to` referred to is closed in the same step, so its number is never free. */
@@ -134,7 +147,7 @@ static int duplicated_onto(int fd, int to, uint64_t start_ns, int result)
                                                                               \
 		if (!capture_is_on)                                           \
 			return real.name arguments;                           \
-		start_ns = now_ns();                                          \
+		start_ns = duplicate_onto_begin();                            \
 		return duplicated_onto(fd, to, start_ns, real.name arguments); \
 	}
 
@@ -151,7 +164,11 @@ static int controlled(int fd, int command, void *value, int result)
 	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
 		return log_is_borrowed() ? duplicated_in_child(fd, result)
 					 : duplicated(fd, result);
-	file = command == F_SETFL ? descriptor_known(fd) : NULL;
+	if (command != F_SETFL)
+		return result;
+	if (!log_is_borrowed())
+		rings_look();
+	file = descriptor_known(fd);
 	if (file && file->kind == FILE_RECORDED) { /* of the open file, whoever sets it */
 		if ((long)value & O_APPEND)
 			atomic_fetch_or(&file->flags, O_APPEND);

@@ -21,7 +21,7 @@ static struct record sync_record(enum sync_kind kind)
 #define SYNC(name, kind)                                                      \
 	EXPORT int name(int fd)                                               \
 	{                                                                     \
-		struct request request = sync_begin(fd);                   \
+		struct request request = sync_begin(fd);                      \
                                                                               \
 		return request_done(request, sync_record(kind), real.name(fd)); \
 	}

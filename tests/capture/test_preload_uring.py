@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import textwrap
@@ -13,16 +12,9 @@ import pytest
 
 from iotrace.capture.collector import collect
 
-from .preload_job import (
-    Captured,
-    Request,
-    capture,
-    capture_environment,
-    compile_program,
-    read_raw_log,
-)
+from .preload_job import Captured, capture, capture_environment, compile_program, read_raw_log
+from .uring_job import assert_all_accounted, asynchronous, lines, run
 
-REQUESTS = 100_000
 # What the kernel calls the requests of csrc/uring.c.
 KERNEL_OPS = {
     "READ": "read",
@@ -68,47 +60,15 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_program(tmp_path_factory.mktemp("program"), "uring.c", "-O2", "-luring")
 
 
-@pytest.fixture(scope="module")
-def rings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rings that come, go and are shared, by the shared liburing."""
-    folder = tmp_path_factory.mktemp("rings")
-    return compile_program(folder, "uring_rings.c", "-O2", "-luring", "-pthread")
-
-
-def run(program: Path, folder: Path, *case: str) -> Captured:
-    (folder / "files").mkdir()
-    captured = capture([program, folder / "files", *case], folder / "logs")
-    assert captured.done.returncode == 0, captured.done.stderr
-    return captured
-
-
-def asynchronous(captured: Captured) -> list[Request]:
-    """Return the requests through rings, in the order of submission."""
-    return [request for request in captured.requests() if request.api == "io_uring"]
-
-
-def lines(requests: list[Request]) -> list[str]:
-    """Return requests as the programs print them."""
-    return [f"{r.op} {r.name or '-'} {r.offset} {r.length} {r.result}" for r in requests]
-
-
-def assert_all_accounted(captured: Captured) -> None:
-    for log in captured.logs:
-        outside = log.header.outside
-        assert (outside.unmatched_completions, outside.unknown_submissions) == (0, 0)
-        assert outside.dropped_records == log.torn_records == 0
-
-
-@pytest.mark.parametrize("case", ["all", "polled", "again", "threads"])
+@pytest.mark.parametrize("case", ["all", "polled"])
 def test_each_request_is_recorded_as_the_program_made_it(
-    program: Path, rings: Path, tmp_path: Path, case: str
+    program: Path, tmp_path: Path, case: str
 ) -> None:
     """Fast checkpoint engines write through rings; every peer records nothing of that.
 
-    All kinds of requests; the same taken by a thread of the kernel; rings that come again at the
-    same address; submission in one thread and completion in another.
+    All kinds of requests; the same taken by a thread of the kernel.
     """
-    captured = run(program if case in ("all", "polled") else rings, tmp_path, case)
+    captured = run(program, tmp_path, case)
     requests = asynchronous(captured)
     assert lines(requests) == captured.done.stdout.decode().splitlines()
     assert all(request.end_ns > request.start_ns for request in requests)
@@ -221,64 +181,6 @@ def test_a_file_may_be_opened_used_and_closed_in_one_submission(
     assert (file.recorded_bytes_written, file.final_size, file.complete) == (321, 321, True)
 
 
-def test_a_child_records_its_own_ring_and_not_its_parents(rings: Path, tmp_path: Path) -> None:
-    """The records of what is in flight lie in the parent's log, which is no child's to write."""
-    captured = run(rings, tmp_path, "forked")
-    assert sorted(lines(asynchronous(captured))) == sorted(
-        captured.done.stdout.decode().splitlines()
-    )
-    assert sorted(len(log.rows("write")) for log in captured.logs) == [1, 3]
-    assert_all_accounted(captured)
-
-
-@pytest.mark.parametrize("call", ["sync", "rename", "open", "note", "close"])
-def test_the_end_of_a_request_is_no_later_than_what_the_job_did_next(
-    rings: Path, tmp_path: Path, call: str
-) -> None:
-    """Inlined functions find completions in memory: the job may then compute for minutes."""
-    captured = run(rings, tmp_path, "found", call)
-    (write,) = asynchronous(captured)
-    close = captured.of("found", "close")[0]
-    assert 0 < write.end_ns < close.start_ns - (0 if call == "close" else 90_000_000)
-    assert lines([write]) == captured.done.stdout.decode().splitlines()
-
-
-def test_a_child_without_its_parents_ring_lives(rings: Path, tmp_path: Path) -> None:
-    """The memory of the ring is not in the child."""
-    captured = run(rings, tmp_path, "unshared")
-    assert [write.result for write in captured.requests("write")] == [100, 100, 1]
-
-
-def test_a_ring_taken_down_behind_our_back_harms_nobody(rings: Path, tmp_path: Path) -> None:
-    """ctypes and its like bind to the library's own functions; its memory is gone at the end."""
-    (write,) = asynchronous(run(rings, tmp_path, "pointer"))
-    assert (write.offset, write.length) == (0, 100)
-
-
-def test_requests_in_flight_at_a_kill_are_recorded_without_an_end(
-    rings: Path, tmp_path: Path
-) -> None:
-    """What a job was waiting for when it died is what its owner wants to know."""
-    (tmp_path / "files").mkdir()
-    (tmp_path / "logs").mkdir()
-    environment = {**os.environ, **capture_environment(tmp_path / "logs")}
-    with subprocess.Popen(
-        [rings, tmp_path / "files", "killed"], env=environment, stdout=subprocess.PIPE
-    ) as job:
-        assert job.stdout is not None
-        assert job.stdout.readline() == b"submitted\n"
-        (path,) = (tmp_path / "logs").glob("*.raw")
-        while len(read_raw_log(path).rows("write")) < 2:
-            assert job.poll() is None
-        job.send_signal(signal.SIGKILL)
-    trace = collect(tmp_path / "logs", ["killed"])
-    writes = trace.where(trace.row_mask(layer="request", op="write"))
-    assert writes.ints("offset").tolist() == [0, 100]
-    assert writes.ints("result").tolist() == [100, -1]
-    assert (writes.ints("end_ns") == -1).tolist() == [False, True]
-    assert trace.metadata.completeness.unmatched_completions == 1
-
-
 def test_rings_and_calls_by_system_call_are_recorded(tmp_path: Path) -> None:
     """Rust and other runtimes use rings, and some files, by libc's syscall() alone."""
     program = compile_program(tmp_path, "uring_raw.c", "-O2")
@@ -328,17 +230,6 @@ def test_a_ring_of_a_library_loaded_by_a_plugin_is_seen(program: Path, tmp_path:
     assert lines(asynchronous(captured)) == captured.done.stdout.decode().splitlines()
 
 
-def test_a_ring_that_cannot_be_seen_leaves_its_file_unexplained(tmp_path: Path) -> None:
-    """A wheel may have liburing inside it; a trace must then not claim to be complete."""
-    program = compile_program(tmp_path, "uring_rings.c", "-O2", "-l:liburing.a", "-pthread")
-    captured = run(program, tmp_path, "again")
-    assert asynchronous(captured) == []
-    completeness = collect(tmp_path / "logs", ["again"]).metadata.completeness
-    assert [(Path(file.path).name, file.complete) for file in completeness.files] == [
-        ("again", False)
-    ]
-
-
 def test_a_job_that_only_asks_for_liburing_is_told_that_it_is_not_there(tmp_path: Path) -> None:
     """Our names must not make a job believe in a library that it does not have."""
     code = textwrap.dedent("""
@@ -349,16 +240,3 @@ def test_a_job_that_only_asks_for_liburing_is_told_that_it_is_not_there(tmp_path
     """)
     captured = capture([sys.executable, "-I", "-c", code], tmp_path / "logs")
     assert captured.done.returncode == 0, captured.done.stderr
-
-
-def test_many_requests_leave_a_record_each(rings: Path, tmp_path: Path) -> None:
-    """Jobs use rings for many small requests, done in batches."""
-    folder = tmp_path / "files"
-    folder.mkdir()
-    captured = capture([rings, folder, "many", str(REQUESTS)], tmp_path / "logs")
-    assert captured.done.returncode == 0, captured.done.stderr
-    (path,) = (tmp_path / "logs").glob("*.raw")
-    log = read_raw_log(path)
-    ends_ns = log.column("end_ns")[log.rows("read")]
-    assert len(ends_ns) == REQUESTS
-    assert ends_ns.all()

@@ -3,7 +3,7 @@
  * Rings that come, go and are shared, by the shared liburing. Prints what the
  * kernel did for each request, as uring.c does; `many` prints what one costs.
  *
- * usage: uring_rings FOLDER CASE [COUNT|CALL]
+ * usage: uring_rings FOLDER CASE [COUNT]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -102,44 +102,6 @@ static void forked(void)
 	expected[expected_count++] = (struct expected){"write", "forked", 5000, 100, 100};
 }
 
-/* For the hooks of a Python job. */
-int iotrace_note(__u64 start_ns, __u64 end_ns, const char *json, size_t bytes) __attribute__((weak));
-
-/*
- * The job finds the completions in the ring's memory, and asks nobody. What it does next that can
- * be seen comes after them, and 0.1 s before the file is closed.
- */
-static void found(const char *next_call)
-{
-	int fd = made("found"), pipes[2];
-	struct io_uring_sqe *sqe;
-	struct io_uring ring;
-
-	CHECK(pipe(pipes) == 0);
-	start(&ring, 0);
-	sqe = next(&ring); /* until this is done the write waits */
-	io_uring_prep_read(sqe, pipes[0], back, 1, 0);
-	sqe->flags |= IOSQE_IO_LINK;
-	write_one(&ring, fd, "found", 0);
-	CHECK(io_uring_submit(&ring) == 2 && write(pipes[1], data, 1) == 1);
-	while (io_uring_cq_ready(&ring) < 2)
-		;
-	expected[0].result = 100;
-	usleep(100000);
-	if (!strcmp(next_call, "sync"))
-		CHECK(fdatasync(fd) == 0);
-	if (!strcmp(next_call, "rename"))
-		CHECK(rename("found", "renamed") == 0);
-	if (!strcmp(next_call, "open"))
-		CHECK(close(made("other")) == 0);
-	if (!strcmp(next_call, "note"))
-		CHECK(iotrace_note(1, 2, "{}", 2) == 0);
-	if (strcmp(next_call, "close"))
-		usleep(100000);
-	CHECK(close(fd) == 0);
-	usleep(100000);
-}
-
 /* The child has no share in the memory of its parent's ring, and knows of it. */
 static void unshared(void)
 {
@@ -179,6 +141,47 @@ static void by_pointer(void)
 	CHECK(found && found != dlsym(RTLD_DEFAULT, "io_uring_queue_exit"));
 	memcpy(&queue_exit, &found, sizeof(found));
 	queue_exit(&ring); /* whatever has become of the request */
+}
+
+#define CROWD 4
+#define CROWD_RINGS 200
+
+static _Atomic int rings_left = CROWD * CROWD_RINGS;
+
+/* Rings that go while a read waits for a writer that never comes. */
+static void *come_and_go(void *unused)
+{
+	struct io_uring_sqe *sqe;
+	struct io_uring ring;
+	int pipes[2];
+
+	CHECK(pipe(pipes) == 0);
+	for (int i = 0; i < CROWD_RINGS; i++, rings_left--) {
+		CHECK(io_uring_queue_init(4, &ring, 0) == 0);
+		sqe = next(&ring);
+		io_uring_prep_read(sqe, pipes[0], back, 1, 0);
+		CHECK(io_uring_submit(&ring) == 1);
+		io_uring_queue_exit(&ring);
+	}
+	return unused;
+}
+
+static void *open_and_close(void *unused)
+{
+	while (rings_left)
+		CHECK(close(made("crowd")) == 0);
+	return unused;
+}
+
+static void crowd(void)
+{
+	pthread_t threads[2 * CROWD];
+
+	for (int i = 0; i < 2 * CROWD; i++)
+		CHECK(pthread_create(&threads[i], NULL, i % 2 ? open_and_close : come_and_go,
+				     NULL) == 0);
+	for (int i = 0; i < 2 * CROWD; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
 /* Killed while reads wait for a writer that never comes, and a write is done. */
@@ -265,12 +268,12 @@ int main(int argc, char **argv)
 		forked();
 	else if (!strcmp(name, "killed"))
 		killed();
-	else if (!strcmp(name, "found"))
-		found(argv[3]);
 	else if (!strcmp(name, "unshared"))
 		unshared();
 	else if (!strcmp(name, "pointer"))
 		by_pointer();
+	else if (!strcmp(name, "crowd"))
+		crowd();
 	else
 		CHECK(!"known");
 	print();
