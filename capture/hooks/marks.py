@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from .emit import quote
 from .targets import absolute
+from .wrapping import safely
 
 if TYPE_CHECKING:
     from .emit import Emitter
@@ -38,6 +39,8 @@ _INT32_MAX = 2**31 - 1
 
 class Mark:
     """A context manager around a part of the job; an op that is not known makes no row.
+
+    What the job gave is nobody's promise: a value that cannot be asked is not known.
 
     Args:
         emitter: Where the row goes; None: nowhere.
@@ -54,19 +57,20 @@ class Mark:
         self,
         emitter: Emitter | None,
         active: list[Mark],
-        op: str,
+        op: object,
         step: object,
         name: object,
         path: object,
     ) -> None:
-        self.step = step_of(step)
-        self._emitter = emitter if op in OPS else None
+        self.step: int | None = safely(step_of, step)
+        known = safely(str, op)
+        self._emitter = emitter if known in OPS else None
         self._active = active
         self._start_ns = 0
-        name_json = quote(None if name is None else str(name))
+        name_json = quote(None if name is None else safely(str, name))
         self._head = (
-            f'{{"layer":"span","op":{quote(op)},"mark":true,"name":{name_json},'
-            f'"path":{quote(place_of(path))},'
+            f'{{"layer":"span","op":{quote(known)},"mark":true,"name":{name_json},'
+            f'"path":{quote(safely(place_of, path))},'
             f'"step":{"null" if self.step is None else self.step}}}'
         )
 
@@ -85,7 +89,10 @@ class Mark:
 
 
 def step_of(given: object) -> int | None:
-    """Return the step that a job gave, as an integer of whatever kind; None for what is none."""
+    """Return the step that a job gave, as an integer of whatever kind; None for what is none.
+
+    Raises what `given` itself raises.
+    """
     try:
         step = -1 if isinstance(given, bool) else index(given)  # type: ignore[arg-type]
     except TypeError:
@@ -94,7 +101,11 @@ def step_of(given: object) -> int | None:
 
 
 def place_of(given: object) -> str | None:
-    """Return the path that a job gave, absolute as all are; None for an object store's."""
+    """Return the path that a job gave, absolute as all are; None for an object store's.
+
+    Raises:
+        OSError: The working folder, that it is relative to, is gone.
+    """
     if not isinstance(given, (str, bytes, os.PathLike)):
         return None
     path = os.fsdecode(given)

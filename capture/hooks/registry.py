@@ -113,7 +113,7 @@ class Registry:
         except Exception:
             spans = None
         emitter, active = (spans.emitter, spans.marks) if spans else (None, [])
-        return marks.Mark(emitter, active, str(op), step, name, path)
+        return marks.Mark(emitter, active, op, step, name, path)
 
     def _connected(self) -> Spans | None:
         """Return the way into the trace, opened by the first engine; None without the library."""

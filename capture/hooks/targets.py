@@ -80,8 +80,13 @@ def _without_deleted(link: str) -> str:
 
 
 def absolute(path: str | bytes) -> str:
-    """Return `path` below the working folder, otherwise as it is."""
-    return _followed(os.path.join(os.getcwd(), os.fsdecode(path)))
+    """Return `path` below the working folder, otherwise as it is.
+
+    Raises:
+        OSError: The path is relative, and the working folder is gone.
+    """
+    text = os.fsdecode(path)
+    return _followed(text if os.path.isabs(text) else os.path.join(os.getcwd(), text))
 
 
 def _followed(path: str) -> str:

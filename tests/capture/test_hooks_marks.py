@@ -53,7 +53,10 @@ def test_a_job_runs_the_same_without_capture(tmp_path: Path) -> None:
 
 
 def test_marks_are_rows_and_give_requests_their_step(tmp_path: Path) -> None:
-    """An op that is not known makes no row, an error passes through, a bad step is none."""
+    """An op that is not known makes no row, an error passes through, a bad step is none.
+
+    Nothing that a mark is given raises in the job, and a working folder that is gone neither.
+    """
     trace = marked(tmp_path)
     assert spans(trace) == [
         ("save", None, "mine", 100),
@@ -62,9 +65,14 @@ def test_marks_are_rows_and_give_requests_their_step(tmp_path: Path) -> None:
         ("wait", None, "here", 300),
         ("wait", None, None, -1),
         ("wait", None, "7", -1),
+        ("load", None, None, -1),
+        ("load", None, None, -1),
+        ("load", None, None, -1),
     ]
     paths = trace.where(trace.row_mask(layer="span", op="wait")).strings("path")
     assert paths == [str(tmp_path / "files" / "before"), None, None]
+    paths = trace.where(trace.row_mask(layer="span", op="load")).strings("path")
+    assert paths == [None, None, "/abs/x"]
     assert steps(trace) == {
         "before": (None, -1),
         "mine100": (None, 100),

@@ -20,6 +20,19 @@ class Integer:
         return 300
 
 
+class Broken:
+    """Raises whatever it is asked."""
+
+    def __index__(self):
+        raise RuntimeError("no index")
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+    def __fspath__(self):
+        raise RuntimeError("no path")
+
+
 folder = sys.argv[1]
 
 
@@ -47,3 +60,10 @@ try:
         raise KeyError(step)
 except KeyError:
     print("raised")
+with span("load", step=Broken(), name=Broken(), path=Broken()), span(Broken()):
+    pass
+os.mkdir("gone")
+os.chdir("gone")
+os.rmdir("../gone")
+with span("load", path="here"), span("load", path="/abs/x"):
+    pass
