@@ -208,7 +208,8 @@ def boot_of(data: bytes) -> str:
     """Return which boot a list is of; this one where it does not say."""
     if len(data) < HEADER.itemsize:
         return boot_id()
-    return str(np.frombuffer(data, HEADER, count=1)["boot_id"][0].decode("ascii", "replace"))
+    boot = np.frombuffer(data, HEADER, count=1)["boot_id"][0].decode("ascii", "replace")
+    return str(boot) or boot_id()
 
 
 def is_mixed(entries: Any) -> bool:

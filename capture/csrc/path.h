@@ -12,7 +12,7 @@
 #include <limits.h>
 
 struct path {
-	const char *text; /* the argument itself when it was absolute; not terminated otherwise */
+	const char *text; /* an absolute argument itself, or in `buffer`, not terminated */
 	size_t bytes;
 	bool is_deleted; /* of path_of_descriptor: the file has no name any more */
 	char buffer[PATH_MAX];

@@ -6,9 +6,12 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from iotrace.capture.roster import HEADER, read_roster, roster_path, start_roster
 from iotrace.capture.session import CaptureOptions, capture, remove_raw_dir
+from iotrace.traces.environment import boot_id
 from iotrace.traces.metadata import Completeness
 
 from .preload_job import compile_program
@@ -205,3 +208,15 @@ def test_a_little_that_is_written_without_the_library_is_noticed(job: Path, unse
     (problem,) = completeness(sys.executable, "-S", "-c", code).problems()
     assert "wrote 4.88 KiB that were not seen" in problem
     assert (job / "x").stat().st_size == 5000
+
+
+def test_a_list_that_does_not_say_its_boot_is_of_this_one(tmp_path: Path) -> None:
+    """The system may refuse to say, or the header be cut; the pids are this host's all the same."""
+    start_roster(tmp_path)
+    path = roster_path(tmp_path)
+    whole = path.read_bytes()
+    header = np.frombuffer(whole, HEADER, count=1).copy()
+    header["boot_id"] = b""
+    for data in (header.tobytes() + whole[HEADER.itemsize :], whole[: HEADER.itemsize - 1]):
+        path.write_bytes(data)
+        assert read_roster(tmp_path).boot_id == boot_id() != ""
