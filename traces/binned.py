@@ -183,21 +183,19 @@ def file_maps(requests: Requests, trace: Trace, most: int = 8, count: int = 240)
     moved = np.bincount(data.home, weights=data.moved, minlength=len(data.homes))
     order = np.argsort(-moved, kind="stable")[:most]
     tensors = trace.layer("tensor")
-    codes, paths = tensors.codes("path")
+    home = requests.homes_of(tensors)
     offset, length = tensors.ints("offset"), tensors.ints("length", null=0)
     found = []
     for code in order[moved[order] > 0].tolist():
         own = data.where(data.home == code)
-        path = data.homes[code]
-        mine = codes == (paths.index(path) if path in paths else len(paths))
-        mine &= offset >= 0
+        mine = (home == code) & (offset >= 0)
         reach = [ends_of(own.offset, own.moved), ends_of(offset[mine], length[mine]), np.array([1])]
         size = int(max(part.max(initial=0) for part in reach))
         bins = TimeBins(np.linspace(0, size, count + 1))
         writes, reads = own.where(own.is_op("write")), own.where(~own.is_op("write"))
         found.append(
             FileMap(
-                path=path,
+                path=data.homes[code],
                 size_bytes=size,
                 bin_bytes=size / count,
                 tensors=bins.spread(

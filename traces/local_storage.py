@@ -1,11 +1,12 @@
 """Files of one name that are not one: each on storage that its host alone has."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from iotrace.traces.columns import IntArray
+from iotrace.traces.columns import CodeArray, IntArray
 from iotrace.traces.metadata import Metadata, Mount
 from iotrace.traces.trace import Trace
 
@@ -23,27 +24,49 @@ def owners(trace: Trace) -> IntArray | None:
 
     Only where hosts have files of one name there: else their names tell them apart.
     """
-    metadata = trace.metadata
-    mounts = [
-        [mount for mount in metadata.mounts if mount.host == host]
-        for host in range(len(metadata.hosts))
-    ]
-    if sum(any(mount.file_system in _OF_ONE_HOST for mount in own) for own in mounts) < 2:
+    if not _may_differ(trace.metadata):
         return None
-    host, codes = _hosts(metadata, trace.ints("process")), trace.text_codes("path")
+    codes, paths = trace.codes("path")
+    owner = hosts_with_own(trace.metadata, trace.ints("process"), codes, paths)
+    own = np.flatnonzero(owner >= 0)
+    pairs = np.unique(owner[own] << 32 | codes[own])
+    _, users = np.unique(pairs & 0xFFFFFFFF, return_counts=True)
+    return owner if users.max(initial=0) > 1 else None
+
+
+def hosts_with_own(
+    metadata: Metadata, process: IntArray, codes: CodeArray, paths: Sequence[str]
+) -> IntArray:
+    """Return which host has each file to itself, whoever else has one of that name; -1: none.
+
+    Args:
+        metadata: of the trace.
+        process: that used the file.
+        codes: of its path in `paths`, -1 for none.
+        paths: of files.
+    """
+    owner = np.full(len(codes), -1, np.int64)
+    if not _may_differ(metadata):
+        return owner
+    mounts: defaultdict[int, list[Mount]] = defaultdict(list)
+    for mount in metadata.mounts:
+        mounts[mount.host].append(mount)
+    host = _hosts(metadata, process)
     rows = np.flatnonzero((host >= 0) & (codes >= 0))
-    pairs, group = np.unique(host[rows] << 32 | codes[rows].astype(np.int64), return_inverse=True)
-    paths = trace.codes("path")[1]
+    pairs, group = np.unique(host[rows] << 32 | codes[rows], return_inverse=True)
     is_own = np.array(
         [_is_of_one_host(mounts[pair >> 32], paths[pair & 0xFFFFFFFF]) for pair in pairs.tolist()],
         np.bool_,
     )
-    _, users = np.unique(pairs[is_own] & 0xFFFFFFFF, return_counts=True)
-    if users.max(initial=0) < 2:
-        return None
-    owner = np.full(len(trace), -1, np.int64)
     owner[rows] = np.where(is_own[group.ravel()], host[rows], -1)
     return owner
+
+
+def _may_differ(metadata: Metadata) -> bool:
+    """Return whether several hosts have local storage."""
+    hosts = range(len(metadata.hosts))
+    own = {m.host for m in metadata.mounts if m.file_system in _OF_ONE_HOST and m.host in hosts}
+    return len(own) > 1
 
 
 def _hosts(metadata: Metadata, process: IntArray) -> IntArray:

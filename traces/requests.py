@@ -10,7 +10,7 @@ import numpy as np
 
 from iotrace.traces.columns import CodeArray, IntArray, Mask
 from iotrace.traces.grouping import first_rows, number_groups
-from iotrace.traces.local_storage import owners
+from iotrace.traces.local_storage import hosts_with_own, owners
 from iotrace.traces.open_flags import opened_with, opens_folder
 from iotrace.traces.phases import PhaseArray, ends_ns, phases
 from iotrace.traces.renames import Renames
@@ -33,6 +33,8 @@ class Requests:
         offset, length, result: 0 where unknown.
         has_offset, has_result: whether these two are known.
         phase: of `iotrace.traces.phases.Phase`.
+        hosts: which has the file of each of `homes` to itself, -1 for none; empty where no two
+            hosts have files of one name.
     """
 
     op: CodeArray
@@ -60,6 +62,7 @@ class Requests:
     targets: list[str]
     engines: list[str]
     homes: list[str]
+    hosts: list[int]
 
     @classmethod
     def of(cls, trace: Trace) -> Requests:
@@ -68,7 +71,10 @@ class Requests:
         rows = trace.where(chosen)
         codes = {name: rows.codes(name) for name in ("op", "path", "target", "engine")}
         file = _identities(rows)
-        home, homes = _by_owner(rows, *_homes(rows, file))
+        owner = owners(trace)
+        home, homes, hosts = _by_owner(
+            None if owner is None else owner[chosen], *_homes(rows, file)
+        )
         return cls(
             op=codes["op"][0],
             path=codes["path"][0],
@@ -95,6 +101,7 @@ class Requests:
             targets=codes["target"][1],
             engines=codes["engine"][1],
             homes=homes,
+            hosts=hosts,
         )
 
     def __len__(self) -> int:
@@ -156,6 +163,25 @@ class Requests:
         code = int(self.home[row])
         return self.homes[code] if code >= 0 else None
 
+    def homes_of(self, rows: Trace) -> IntArray:
+        """Return the home of the file of each of some rows of the trace, of whatever layer.
+
+        A file that no request is on has a code of its own, past those of `homes`; -1: no file.
+        """
+        codes, paths = rows.codes("path")
+        owner = np.full(len(rows), -1, np.int64)
+        if self.hosts:
+            owner = hosts_with_own(rows.metadata, rows.ints("process"), codes, paths)
+        hosts = self.hosts or [-1] * len(self.homes)
+        place = {key: code for code, key in enumerate(zip(hosts, self.homes, strict=True))}
+        found, group = np.unique((owner + 1) << 32 | (codes + 1), return_inverse=True)
+        pairs = zip(((found >> 32) - 1).tolist(), ((found & 0xFFFFFFFF) - 1).tolist(), strict=True)
+        home = [
+            place.setdefault((host, paths[code]), len(self.homes) + len(place)) if code >= 0 else -1
+            for host, code in pairs
+        ]
+        return np.asarray(np.array(home, np.int64)[group.ravel()])
+
 
 def _identities(rows: Trace) -> IntArray:
     """Return one number per (process, file), -1 where there is none."""
@@ -189,13 +215,15 @@ def _homes(rows: Trace, file: IntArray) -> tuple[CodeArray, list[str]]:
     return home, homes
 
 
-def _by_owner(rows: Trace, home: CodeArray, homes: list[str]) -> tuple[CodeArray, list[str]]:
+def _by_owner(
+    owner: IntArray | None, home: CodeArray, homes: list[str]
+) -> tuple[CodeArray, list[str], list[int]]:
     """Return the homes with one each for the hosts that have a file of that name to themselves."""
-    owner = owners(rows)
     if owner is None:
-        return home, homes
+        return home, homes, []
     own = np.flatnonzero((owner >= 0) & (home >= 0))
-    found, group = np.unique(np.stack([owner[own], home[own]]), axis=1, return_inverse=True)
+    found, group = np.unique(owner[own] << 32 | home[own], return_inverse=True)
     home = home.copy()
     home[own] = len(homes) + group.ravel()
-    return home, [*homes, *(homes[code] for code in found[1].tolist())]
+    apart = [homes[pair & 0xFFFFFFFF] for pair in found.tolist()]
+    return home, [*homes, *apart], [*[-1] * len(homes), *(found >> 32).tolist()]

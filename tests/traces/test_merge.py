@@ -145,6 +145,23 @@ def test_a_shared_file_with_a_part_that_nobody_saw_is_not_complete(offset: int) 
     assert completeness.files[0].recorded_bytes_written == 10
 
 
+def test_files_of_one_name_on_local_storage_are_judged_apart() -> None:
+    """Each host had its own: what another host wrote explains nothing of it."""
+    halves = [half("a", 0), half("b", 10)]
+    parts = [
+        trace.with_metadata(
+            replace(trace.metadata, mounts=(Mount("/d", 0, file_system="ext4"),), clock=str(i))
+        )
+        for i, trace in enumerate(halves)
+    ]
+    completeness = merge_traces(parts).metadata.completeness
+
+    assert [(f.complete, f.recorded_bytes_written) for f in completeness.files] == [
+        (False, 10),
+        (False, 0),
+    ]
+
+
 def test_what_was_written_before_a_shared_file_was_emptied_does_not_count() -> None:
     """The second rank opened it anew."""
     emptied = half(

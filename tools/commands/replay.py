@@ -152,13 +152,11 @@ def _compared(recording: Trace, plan: Plan, op: str) -> Trace:
 
 def _on_tensor_files(recording: Trace) -> Mask:
     """Return which rows are requests on files that tensors lie in, by the files' last names."""
-    codes, paths = recording.where(recording.row_mask(layer="tensor")).codes("path")
-    wanted = {paths[code] for code in np.unique(codes).tolist() if code >= 0}
     requests = Requests.of(recording)
-    is_wanted = np.array([*(home in wanted for home in requests.homes), False])
+    wanted = np.unique(requests.homes_of(recording.layer("tensor")))
     recorded = recording.row_mask(layer="request")
     chosen = recorded if recorded.any() else recording.row_mask(layer="replay")
-    chosen[chosen] = is_wanted[requests.home]
+    chosen[chosen] = np.isin(requests.home, wanted[wanted >= 0])
     return chosen
 
 

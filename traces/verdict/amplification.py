@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iotrace.traces.columns import IntArray
 from iotrace.traces.grouping import first_rows, number_groups
 from iotrace.traces.phases import Phase
 from iotrace.traces.requests import Requests
@@ -90,13 +91,14 @@ def amplification(episode: Episode, trace: Trace) -> Amplification:
         placed.moved,
     )
     tensors = _tensors(episode, trace)
-    lying = _tensor_extents(tensors, requests.homes)
+    home = requests.homes_of(tensors)
+    lying = Extents(home, tensors.ints("offset"), tensors.ints("length", null=0))
     unique_bytes = extents.unique_bytes()
     foreign = unique_bytes - extents.shared_bytes(lying) if len(tensors) else 0
-    repeated = _repeated(tensors) if episode.phase == Phase.SAVE else ()
+    repeated = _repeated(tensors, home) if episode.phase == Phase.SAVE else ()
     opens = requests.where(requests.is_op("open") & (requests.home >= 0))
     most_openers, most_opened = _most_openers(opens)
-    spare_bytes, spare_name = _spare(tensors)
+    spare_bytes, spare_name = _spare(tensors, home)
     return Amplification(
         moved_bytes=int(rows.moved.sum()),
         placed_bytes=int(placed.moved.sum()),
@@ -121,14 +123,7 @@ def _tensors(episode: Episode, trace: Trace) -> Trace:
     return trace.where(rows & (trace.ints("step") == episode.step))
 
 
-def _tensor_extents(tensors: Trace, paths: list[str]) -> Extents:
-    codes, texts = tensors.codes("path")
-    place = {path: i for i, path in enumerate(paths)}
-    lookup = np.array([*(place.get(text, len(paths) + i) for i, text in enumerate(texts)), -1])
-    return Extents(lookup[codes], tensors.ints("offset"), tensors.ints("length", null=0))
-
-
-def _spare(tensors: Trace) -> tuple[int, str | None]:
+def _spare(tensors: Trace, home: IntArray) -> tuple[int, str | None]:
     """Return the bytes that extents have beyond what the tensors in them need.
 
     Several tensors may lie in one extent (one storage): their needs add up.
@@ -137,7 +132,7 @@ def _spare(tensors: Trace) -> tuple[int, str | None]:
     item_bytes = np.array([*(_ITEM_BYTES.get(dtype, -1) for dtype in dtypes), -1])[codes]
     elements = tensors.element_counts()
     known = (item_bytes >= 0) & (elements >= 0)
-    place = number_groups(tensors.text_codes("path"), tensors.ints("offset"))
+    place = number_groups(home, tensors.ints("offset"))
     needed = np.bincount(place, weights=item_bytes * elements.astype(np.float64))
     spare = tensors.ints("length", null=0)[first_rows(place)] - needed
     spare[place[~known]] = 0
@@ -147,15 +142,15 @@ def _spare(tensors: Trace) -> tuple[int, str | None]:
     return int(spare.clip(min=0).sum()), tensors.text_at("name", row)
 
 
-def _repeated(tensors: Trace) -> tuple[RepeatedTensor, ...]:
+def _repeated(tensors: Trace, home: IntArray) -> tuple[RepeatedTensor, ...]:
     """Return the parts of tensors that lie at more than one place."""
     length, offset = tensors.ints("length", null=0), tensors.ints("offset")
-    known = (length > 0) & (offset >= 0) & (tensors.codes("path")[0] >= 0)
+    known = (length > 0) & (offset >= 0) & (home >= 0)
     rows = tensors.where(known)
     codes = rows.text_codes("name")
     size = rows.ints("length")
     part = number_groups(codes, rows.ints("tensor_offset", null=0), size)
-    place = number_groups(part, rows.codes("path")[0], rows.ints("offset"))
+    place = number_groups(part, home[known], rows.ints("offset"))
     once = first_rows(place)  # a part is at a place once, however often it is listed
     times = np.bincount(part[once], minlength=1)
     several = first_rows(part)[times[: int(part.max(initial=-1)) + 1] > 1]

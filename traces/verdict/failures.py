@@ -10,7 +10,7 @@ import numpy as np
 from iotrace.traces.columns import Mask
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
-from iotrace.traces.verdict.tensors import last_tensor_before, tensor_at
+from iotrace.traces.verdict.tensors import TensorsOf
 
 # Answers to a question, not failures: is it there, may it be made, does it have this attribute.
 _ANSWERS = {
@@ -95,8 +95,9 @@ def _describe(requests: Requests, trace: Trace, row: int) -> Failure:
     tensor = after = None
     if path and offset is not None and requests.is_data[row]:
         place = offset + max(result, 0)
-        tensor = tensor_at(trace, path, place)
-        after = None if tensor else last_tensor_before(trace, path, place)
+        tensors = TensorsOf.request(requests, trace, row)
+        tensor = tensors.at(place)
+        after = None if tensor else tensors.last_before(place)
     return Failure(
         row=row,
         op=requests.ops[int(requests.op[row])],

@@ -10,7 +10,7 @@ from iotrace.traces.columns import IntArray, ends_of
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
 from iotrace.traces.verdict.episodes import Episode
-from iotrace.traces.verdict.tensors import tensors_within
+from iotrace.traces.verdict.tensors import TensorsOf
 
 _TIMED_OPS = ("read", "write", "sync", "open", "rename", "truncate", "allocate", "unlink")
 
@@ -81,7 +81,7 @@ def _request(requests: Requests, trace: Trace, row: int, begin_ns: int) -> SlowR
     offset = int(requests.offset[row]) if requests.has_offset[row] else None
     tensor, others = None, 0
     if path is not None and offset is not None and requests.is_data[row]:
-        tensor, others = tensors_within(trace, path, offset, length)
+        tensor, others = TensorsOf.request(requests, trace, row).within(offset, length)
     return SlowRequest(
         op=requests.ops[int(requests.op[row])],
         path=path,
@@ -136,10 +136,7 @@ def _tensors(episode: Episode, trace: Trace, count: int) -> tuple[SlowTensor, ..
 
 def _owners(tensors: Trace, data: Requests) -> IntArray:
     """Return the tensor at the middle of each request, -1 where there is none."""
-    codes, paths = tensors.codes("path")
-    place = {path: i for i, path in enumerate(data.homes)}
-    lookup = np.array([*(place.get(path, -1) for path in paths), -1])
-    file, offset = lookup[codes], tensors.ints("offset")
+    file, offset = data.homes_of(tensors), tensors.ints("offset")
     order = np.lexsort((offset, file))
     file, offset = file[order], offset[order]
     end = ends_of(offset, tensors.ints("length")[order])
