@@ -282,6 +282,31 @@ def test_a_number_is_given_when_its_open_ends(spent: str, tmp_path: Path) -> Non
             strace.read(tmp_path)
 
 
+def test_an_open_that_took_long_gets_the_number_that_a_shorter_one_had_before(
+    tmp_path: Path,
+) -> None:
+    """Without -T both begin with the number free; only the later lines tell who had it first."""
+    (tmp_path / "log.7").write_text(
+        "1795997927.000000 clone3({flags=CLONE_VM|CLONE_FILES|CLONE_THREAD}, 88) = 8\n"
+        '1795997927.000010 openat(AT_FDCWD, "/d/a", O_WRONLY|O_CREAT, 0666) = 3\n'
+        '1795997927.000050 write(3, ""..., 10) = 10\n'
+    )
+    (tmp_path / "log.8").write_text(
+        '1795997927.000011 openat(AT_FDCWD, "/d/b", O_WRONLY|O_CREAT, 0666) = 3\n'
+        '1795997927.000013 write(3, ""..., 20) = 20\n'
+        "1795997927.000020 close(3) = 0\n"
+    )
+    trace = strace.read(tmp_path)
+    assert trace.metadata.completeness.unknown_descriptors == 0
+    assert rows(trace, Path("/d")) == [
+        ("open", "a", None, None, 0),
+        ("open", "b", None, None, 0),
+        ("write", "b", 0, 20, 20),
+        ("close", "b", None, None, 0),
+        ("write", "a", 0, 10, 10),
+    ]
+
+
 @pytest.mark.parametrize("is_freed", [False, True], ids=["free", "taken"])
 def test_other_threads_use_what_a_thread_opened_and_left_to_them(
     is_freed: bool, tmp_path: Path
