@@ -14,7 +14,7 @@
 #include "log.h"
 
 #define ENTRIES 8u
-#define ROUNDS 6000
+#define ROUNDS 20000
 #define MAKERS 2
 #define LOOKERS 2
 
