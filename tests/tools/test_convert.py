@@ -201,7 +201,7 @@ def test_an_export_is_bounded(name: str, make_trace: Make, tmp_path: Path) -> No
 
 
 def test_what_ranks_save_is_summed_beyond_64_bits(make_trace: Make, tmp_path: Path) -> None:
-    """Four tensors of 2^62 bytes are 2^64, and not 0."""
+    """Sixteen tensors of 2^60 bytes are 2^64, and not 0."""
     rows = [Row("save", "tensor", offset=0, length=2**60, result=None)] * 16
     done = iotrace("convert", make_trace(rows), tmp_path / "job.yaml", "--to", "dlio")
     assert done.returncode == 0, done.stderr
