@@ -1,5 +1,6 @@
 """The processes that a launcher started together: torchrun, mpirun or srun, on any machines."""
 
+import atexit
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -217,6 +218,8 @@ def join_group(patience_seconds: float = 300.0) -> Group:
             world_size=size,
             timeout=timedelta(seconds=_JOIN_SECONDS),
         )
+        # Its threads would be ended by the exit otherwise, which aborts now and then.
+        atexit.register(dist.destroy_process_group)
         return TorchGroup(rank, size, patience_seconds)
     except (RuntimeError, ValueError) as error:
         raise ReplayError(
