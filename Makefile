@@ -25,7 +25,7 @@ bench: setup $(VENV)/.tests ## the measured claims, each against its peer in the
 		$(BIN)/python -m tests.bench.$$(basename $$b .py) || exit 1; done
 
 study: setup $(VENV)/.tests ## docs/study.md anew: 25 minutes on a machine with nothing else to do
-	$(BIN)/python -m tests.bench.study build --rows docs/study/rows.csv
+	$(BIN)/python -m tests.bench.study build --keep-memory --rows docs/study/rows.csv
 	$(BIN)/python -m tests.bench.study.tables docs/study/rows.csv docs/study.md
 
 fuzz: setup ## a million hostile inputs, or EXECUTIONS=N; findings go to build/fuzz

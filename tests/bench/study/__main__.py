@@ -1,6 +1,6 @@
 """The study of docs/study.md: engines, their replays and fio, in alternation on one machine.
 
-    python -m tests.bench.study [FOLDER] [--minutes 16] [--rows build/study.csv]
+    python -m tests.bench.study [FOLDER] [--minutes 16] [--rows build/study.csv] [--keep-memory]
 
 For each engine that can be imported, on a state of 513 MiB:
 
@@ -13,6 +13,8 @@ For each engine that can be imported, on a state of 513 MiB:
   row, so that it gets the memory of the one before; in random order within each turn;
 - `memory`: a save or replay without others before it, and after a pause in which a hypervisor
   takes free memory back;
+- `kept`: the save under capture and replays as recorded, as in `pairs`, while the kernel gives no
+  free page to the hypervisor: with --keep-memory, which asks that of it meanwhile (as root);
 - `save`, `restore`: replays of the same trace, factor by factor.
 
 Turns that do not fit into the minutes are left out, the last parts first; each row tells its turn.
@@ -22,9 +24,10 @@ Turns that do not fit into the minutes are left out, the last parts first; each 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -45,6 +48,8 @@ OTHER_TURNS = 5  # of the parts whose ratios nothing is concluded from
 PAUSE_SECONDS = 5.0  # free memory is taken back two seconds after it was freed, and in bits
 FACTORS = ("torch.save", "dcp", "torchsnapshot")  # engines whose factors are told apart
 MEMORY = ("torch.save", "safetensors")  # engines that write from one thread
+REPORTING = Path("/sys/module/page_reporting/parameters/page_reporting_order")
+NO_ORDER = "11"  # the smallest block that is given back; there is none larger than of order 10
 WARMUPS = 2  # saves and replays whose memory the next one gets
 BEST = Shape(op="write", aggregate="rank", coalesce_bytes=8 * MIB, direct=True)
 
@@ -137,6 +142,18 @@ class Study:
             rows = self.take("pairs", engine, sides)
             return list(with_io(rows, captured))
 
+    def keep(self, engine: str) -> list[Row]:
+        """Let saves and replays take turns while no memory is taken away."""
+        side, write = self.traces[engine].side, Shape(op="write")
+        with kept_memory(), self.saves(engine, "kept", captured=True) as job:
+            sides: dict[str, Side] = {
+                "captured": lambda: job.save(warmup=WARMUPS),
+                "as recorded": side(write, warmup=WARMUPS),
+                "with pauses": side(write, warmup=WARMUPS, executor="posix", timing="think"),
+            }
+            rows = take_turns("kept", engine, sides, self.turns, self.clock)
+            return list(with_io(rows, job))
+
     def lend(self, engine: str) -> list[Row]:
         """Let saves and replays take turns, with whatever memory is free and after a pause."""
         side, write = self.traces[engine].side, Shape(op="write")
@@ -177,6 +194,17 @@ class Study:
         return rows
 
 
+@contextmanager
+def kept_memory() -> Iterator[None]:
+    """Let the kernel give no free page to the hypervisor meanwhile."""
+    before = REPORTING.read_text()
+    REPORTING.write_text(NO_ORDER)
+    try:
+        yield
+    finally:
+        REPORTING.write_text(before)
+
+
 def sized(shape: Shape, size: int) -> Shape:
     """Return the shape with requests of at most `size`."""
     return replace(shape, coalesce_bytes=size, split_bytes=size)
@@ -189,7 +217,7 @@ def with_io(rows: Sequence[Row], job: Saves) -> Iterator[Row]:
         yield next(known) if row.side == "captured" else row
 
 
-def parts(study: Study) -> Iterator[list[Row]]:
+def parts(study: Study, keeps_memory: bool) -> Iterator[list[Row]]:
     """Yield the rows of each part as it ends, what matters most first."""
     fio, rows = study.vary_fio()
     study.clock.say("fio at its best:", fio.name)
@@ -198,6 +226,8 @@ def parts(study: Study) -> Iterator[list[Row]]:
         best, rows = study.vary_replay(engine)
         yield rows
         yield study.pair(engine, best, fio)
+    for engine in study.traces if keeps_memory else ():
+        yield study.keep(engine)
     for engine in MEMORY:
         if engine in study.traces:
             yield study.lend(engine)
@@ -214,8 +244,11 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7, help="of engines, replays and fio")
     parser.add_argument("--large", type=int, default=64, help="tensors of 8 MiB, at least 4")
     parser.add_argument("--engine", action="append", choices=ENGINES, help="default: all there")
+    parser.add_argument("--keep-memory", action="store_true", help="has the part `kept` too")
     parser.add_argument("--rows", type=Path, default=Path("build/study.csv"))
     asked = parser.parse_args()
+    if asked.keep_memory and not os.access(REPORTING, os.W_OK):
+        parser.error(f"--keep-memory needs to write {REPORTING}; leave it out")
     asked.folder.mkdir(parents=True, exist_ok=True)
     clock = Clock(asked.minutes)
     engines = [engine for engine in asked.engine or ENGINES if is_there(engine)]
@@ -227,7 +260,7 @@ def main() -> None:
             traces[engine] = Replays.of(capture_once(engine, folder, asked.large), folder)
             clock.say("captured", engine)
         study = Study(folder, asked.large, asked.turns, clock, traces)
-        for found in parts(study):
+        for found in parts(study, asked.keep_memory):
             rows += found
             write_rows(asked.rows, rows)
 
