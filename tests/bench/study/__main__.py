@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -123,18 +124,23 @@ class Study:
         """Return a job that saves in a folder of its own."""
         return Saves(engine, self.folder / f"{engine}-{name}", self.large, captured=captured)
 
+    def as_recorded(self, engine: str, job: Saves) -> dict[str, Side]:
+        """Return a captured job and replays of its requests, each with the memory of the last."""
+        side, write = self.traces[engine].side, Shape(op="write")
+        return {
+            "captured": lambda: job.save(warmup=WARMUPS),
+            "as recorded": side(write, warmup=WARMUPS),
+            "with pauses": side(write, warmup=WARMUPS, executor="posix", timing="think"),
+        }
+
     def pair(self, engine: str, best: Mapping[str, Side], fio: Fio) -> list[Row]:
         """Let an engine, its replays and fio take turns."""
-        side = self.traces[engine].side
-        write = Shape(op="write")
         with ExitStack() as stack:
             bare = stack.enter_context(self.saves(engine, "bare", captured=False))
             captured = stack.enter_context(self.saves(engine, "captured", captured=True))
             sides: dict[str, Side] = {
                 "engine": bare.save,
-                "captured": lambda: captured.save(warmup=WARMUPS),
-                "as recorded": side(write, warmup=WARMUPS),
-                "with pauses": side(write, warmup=WARMUPS, executor="posix", timing="think"),
+                **self.as_recorded(engine, captured),
                 **best,
                 "fio": fio,
                 "fio, new file": replace(fio, overwrite=False),
@@ -144,13 +150,8 @@ class Study:
 
     def keep(self, engine: str) -> list[Row]:
         """Let saves and replays take turns while no memory is taken away."""
-        side, write = self.traces[engine].side, Shape(op="write")
         with kept_memory(), self.saves(engine, "kept", captured=True) as job:
-            sides: dict[str, Side] = {
-                "captured": lambda: job.save(warmup=WARMUPS),
-                "as recorded": side(write, warmup=WARMUPS),
-                "with pauses": side(write, warmup=WARMUPS, executor="posix", timing="think"),
-            }
+            sides = self.as_recorded(engine, job)
             rows = take_turns("kept", engine, sides, self.turns, self.clock)
             return list(with_io(rows, job))
 
@@ -247,8 +248,9 @@ def main() -> None:
     parser.add_argument("--keep-memory", action="store_true", help="has the part `kept` too")
     parser.add_argument("--rows", type=Path, default=Path("build/study.csv"))
     asked = parser.parse_args()
-    if asked.keep_memory and not os.access(REPORTING, os.W_OK):
-        parser.error(f"--keep-memory needs to write {REPORTING}; leave it out")
+    keeps_memory = asked.keep_memory and os.access(REPORTING, os.W_OK)
+    if keeps_memory != asked.keep_memory:
+        print(f"without the part `kept`: {REPORTING} may not be written here", file=sys.stderr)
     asked.folder.mkdir(parents=True, exist_ok=True)
     clock = Clock(asked.minutes)
     engines = [engine for engine in asked.engine or ENGINES if is_there(engine)]
@@ -260,7 +262,7 @@ def main() -> None:
             traces[engine] = Replays.of(capture_once(engine, folder, asked.large), folder)
             clock.say("captured", engine)
         study = Study(folder, asked.large, asked.turns, clock, traces)
-        for found in parts(study, asked.keep_memory):
+        for found in parts(study, keeps_memory):
             rows += found
             write_rows(asked.rows, rows)
 
