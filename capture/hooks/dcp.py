@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import Future
 from functools import wraps
 from typing import TYPE_CHECKING
 
 from .targets import NOWHERE, Target, absolute
+from .waits import watch
 from .wrapping import argument, require, safely
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 ENGINE = "dcp"
 FILE_SCHEME = "file://"
+# The futures in what an asynchronous save with a stager of its own returns.
+RESPONSE = ("staging_completion", "upload_completion")
 MODULES = ("state_dict_saver", "state_dict_loader", "_async_thread_executor")
 
 
@@ -99,7 +103,11 @@ def wrap_async(package: Any, saver: Any, executor: Any, spans: Spans) -> None:
     @wraps(async_save)
     def staging(*args: Any, **kwargs: Any) -> Any:
         span = spans.create("stage", ENGINE, safely(named_folder, kwargs) or NOWHERE)
-        return run(spans, span, async_save, args, kwargs)
+        pending = run(spans, span, async_save, args, kwargs)
+        for future in (pending, *(getattr(pending, name, None) for name in RESPONSE)):
+            if isinstance(future, Future):
+                safely(watch, future, span, spans.emitter)
+        return pending
 
     @wraps(execute)
     def execute_save(*args: Any, **kwargs: Any) -> Any:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from .targets import NOWHERE, Target, absolute
 from .torchsnapshot_parts import ENGINE, Part, dotted, emit_part, part_of, pieces
+from .waits import watch
 from .wrapping import argument, require, safely
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def span_wrappers(module: Any, spans: Spans, pending: Any) -> list[tuple[Any, st
             spans.leave(span)
             raise
         spans.suspend(span)
+        safely(watch, result, span, spans.emitter)
         return result
 
     @wraps(implement)

@@ -16,7 +16,7 @@ from iotrace.traces.check import check_trace
 from .engine_job import EngineJob, Row, kernel_calls, run_engine_job, run_watched_engine_job
 from .jobs.dcp_ranks import state_tensors
 
-CASES = ("plain", "threads", "each", "fsspec", "safetensors", "async", "async2", "own")
+CASES = ("plain", "threads", "each", "fsspec", "safetensors", "async", "async2", "own", "staged")
 MANY = 2000
 RANKS = 4
 
@@ -102,9 +102,33 @@ def test_each_save_and_load_is_a_step(cases: EngineJob) -> None:
     assert [span for span in spans if span[0] == "stage"] == [
         ("stage", 5, "async"),
         ("stage", 6, "async2"),
+        ("stage", 8, "staged"),
     ]
     (stage,), (save,) = (cases.rows("span", below="async", op=op) for op in ("stage", "save"))
     assert stage["thread"] != save["thread"]
+
+
+@pytest.mark.parametrize("case", ["async", "async2"])
+def test_the_wait_for_an_asynchronous_save_is_a_span_of_its_step(
+    cases: EngineJob, case: str
+) -> None:
+    """It holds up the job as the copy did: time that is the save's, on the caller's thread."""
+    stage, save, wait = (
+        cases.rows("span", below=case, op=op)[0] for op in ("stage", "save", "wait")
+    )
+
+    assert len(cases.rows("span", below=case, op="wait")) == 1
+    assert (wait["step"], wait["thread"]) == (stage["step"], stage["thread"])
+    assert stage["end_ns"] <= wait["start_ns"] < save["end_ns"] <= wait["end_ns"]
+
+
+def test_both_waits_for_a_copy_and_a_save_in_the_background_are_spans(cases: EngineJob) -> None:
+    """With a stager of its own a job waits for the copy, and later for the save."""
+    (stage,) = cases.rows("span", below="staged", op="stage")
+    waits = cases.rows("span", below="staged", op="wait")
+
+    assert [(wait["step"], wait["thread"]) for wait in waits] == [(8, stage["thread"])] * 2
+    assert waits[0]["end_ns"] <= waits[1]["start_ns"]
 
 
 def test_requests_of_every_thread_know_their_step(cases: EngineJob) -> None:

@@ -127,6 +127,9 @@ def test_each_snapshot_is_a_step(cases: EngineJob) -> None:
     (stage,), (save,) = (cases.rows("span", below="async", op=op) for op in ("stage", "save"))
     assert stage["thread"] != save["thread"]
     assert save["start_ns"] <= stage["start_ns"] < stage["end_ns"] <= save["end_ns"]
+    (wait,) = cases.rows("span", below="async", op="wait")
+    assert (wait["step"], wait["thread"]) == (stage["step"], stage["thread"])
+    assert stage["end_ns"] <= wait["start_ns"] < save["end_ns"] <= wait["end_ns"]
 
 
 def test_requests_of_pool_threads_know_their_step(cases: EngineJob) -> None:

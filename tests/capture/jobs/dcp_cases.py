@@ -17,8 +17,9 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
 from torch.distributed.checkpoint.filesystem import FileSystem, SerializationFormat
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
-CASES = ("plain", "threads", "each", "fsspec", "async", "own")
+CASES = ("plain", "threads", "each", "fsspec", "async", "own", "staged")
 
 warnings.simplefilter("ignore")
 torch.manual_seed(11)
@@ -117,6 +118,14 @@ def main(folder):
     writer = FileSystemWriter(folder / "own", single_file_per_rank=False)
     writer.fs = OwnFileSystem()
     dcp.save(state, storage_writer=writer, no_dist=True)
+
+    stager = DefaultStager(StagingOptions(False, False, True, False))  # on a thread of its own
+    pending = dcp.async_save(
+        state, checkpoint_id=folder / "staged", no_dist=True, async_stager=stager
+    )
+    pending.staging_completion.result()
+    pending.upload_completion.result()
+    stager.close()
 
     part = {"model": {"weight": torch.zeros(17, 13)}}
     dcp.load(part, checkpoint_id=folder / "plain", no_dist=True)
