@@ -43,7 +43,6 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())  # how text comes out of any file
 # `check` and `show` were seen to take 1.7 times what the rows need, a replay 2.5 times.
 _SHARE = 3
 _SHAPE = "a shape of {:,} dimensions"
-_MAX_NAMES_BYTES = (1 << 31) - 1  # of an Arrow array
 
 
 def read_trace(
@@ -242,8 +241,6 @@ def _to_field(column: pa.ChunkedArray | None, field: pa.Field, rows: int) -> Any
         return pa.chunked_array([pa.nulls(rows, field.type)])
     if column.type == _TEXT:
         column = _distinct(column).unify_dictionaries()
-    if field.name == "name":
-        _check_names(column)
     column = column.cast(field.type)
     if column.null_count and not field.nullable:
         raise ValueError(f"the column {field.name!r} has nulls")
@@ -261,14 +258,6 @@ def _distinct_chunk(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
         return chunk
     recoded = words.dictionary_encode()
     return pa.DictionaryArray.from_arrays(recoded.indices.take(chunk.indices), recoded.dictionary)
-
-
-def _check_names(column: pa.ChunkedArray) -> None:
-    """Refuse few long names on many rows before they are written out."""
-    if column.type == _TEXT:
-        sizes = (pc.sum(pc.binary_length(c.dictionary).take(c.indices)) for c in column.chunks)
-        if sum(size.as_py() or 0 for size in sizes) > _MAX_NAMES_BYTES:
-            raise ValueError(f"the names take more than {_MAX_NAMES_BYTES} bytes")
 
 
 def _broken(location: Location, path: str, error: Exception) -> TraceFormatError:

@@ -33,7 +33,7 @@ SCHEMA: Final = pa.schema(
         pa.field("flags", pa.int32()),
         pa.field("address", pa.uint64()),
         pa.field("step", pa.int32()),
-        pa.field("name", pa.string()),
+        pa.field("name", _WORD),
         pa.field("dtype", _WORD),
         pa.field("shape", pa.list_(pa.int64())),
         pa.field("device", _WORD),
@@ -43,9 +43,7 @@ SCHEMA: Final = pa.schema(
 
 COLUMNS: Final = tuple(SCHEMA.names)
 INT_COLUMNS: Final = tuple(f.name for f in SCHEMA if pa.types.is_integer(f.type))
-TEXT_COLUMNS: Final = tuple(
-    f.name for f in SCHEMA if pa.types.is_dictionary(f.type) or pa.types.is_string(f.type)
-)
+TEXT_COLUMNS: Final = tuple(f.name for f in SCHEMA if pa.types.is_dictionary(f.type))
 REQUIRED_COLUMNS: Final = tuple(f.name for f in SCHEMA if not f.nullable)
 
 DATA_OPS: Final = ("read", "write")

@@ -1,5 +1,7 @@
 """The memory a file asks for is known before it is decoded, also when its footer lies."""
 
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,9 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.parquet_size import needed_bytes
 from iotrace.traces.reader import read_trace
+from iotrace.traces.schema import COLUMNS, METADATA_KEY
 from iotrace.traces.thrift import ThriftError, ThriftReader, Wanted
+from iotrace.traces.trace import Strings, Trace
+from iotrace.traces.writer import write_trace
 from tests.traces.test_reader import plain_table, write_foreign
 
 
@@ -56,13 +62,74 @@ def test_a_list_of_a_billion_zeros_in_one_row_is_refused(tmp_path: Path) -> None
     assert len(read_trace(path, ["op"], limit_bytes=length)) == 1
 
 
-def test_a_long_name_on_many_rows_is_refused_and_not_written_out(tmp_path: Path) -> None:
-    """A dictionary holds it once; as plain text it would take more than an array may."""
-    rows = 140_000
-    name = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["x" * (16 << 10)])
-    path = write_foreign(tmp_path / "t.parquet", plain_table(rows, name=name))
-    with pytest.raises(TraceFormatError, match="the names take more"):
-        read_trace(path)
+_READ = """
+import resource, sys
+from iotrace.traces.errors import TraceFormatError
+from iotrace.traces.reader import read_trace
+read_trace("corpus:torch-save")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    trace = read_trace(sys.argv[1], limit_bytes=int(sys.argv[2]))
+except TraceFormatError as error:
+    print(error, file=sys.stderr)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
+"""
+
+
+def grown_bytes(path: Path, limit_bytes: int) -> tuple[int, str]:
+    """Return how much a process grows that reads a trace, and what it says."""
+    command = [sys.executable, "-c", _READ, str(path), str(limit_bytes)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(ended.stdout), ended.stderr
+
+
+@pytest.mark.parametrize("column", ["name", "path"])
+def test_a_long_text_on_many_rows_stays_one_text(tmp_path: Path, column: str) -> None:
+    """Row by row it would be 2.3 GB, more than an Arrow array may take."""
+    rows, text = 140_000, "x" * (16 << 10)
+    once = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [text])
+    path = write_foreign(tmp_path / "t.parquet", plain_table(rows, **{column: once}))
+    assert needed(path, *COLUMNS) < 16 << 20
+    grown, said = grown_bytes(path, 16 << 20)
+    assert not said
+    assert grown < 48 << 20
+    trace = read_trace(path)
+    assert trace.text_at(column, rows - 1) == text
+    write_trace(trace, tmp_path / "own.parquet")
+    assert needed(tmp_path / "own.parquet", column) < 2 << 20
+    assert pq.read_schema(tmp_path / "own.parquet").field(column).type == pa.string()
+    assert read_trace(tmp_path / "own.parquet").text_at(column, rows - 1) == text
+
+
+def test_many_long_names_are_stored_once_each(tmp_path: Path) -> None:
+    """A writer of plain text gives up its dictionary after 1 MiB, and stores each row's."""
+    rows, texts = 20_000, [f"{i:0>16000}" for i in range(200)]
+    codes = (np.arange(rows) % len(texts)).astype(np.int32)
+    columns = {
+        "layer": Strings.constant("tensor", rows),
+        "op": Strings.constant("save", rows),
+        "start_ns": np.arange(rows),
+        "name": Strings(codes, texts),
+    }
+    write_trace(Trace.from_columns(columns, Metadata()), tmp_path / "t.parquet")
+    assert needed(tmp_path / "t.parquet", "name") < 4 << 20
+    assert read_trace(tmp_path / "t.parquet").strings("name") == texts * (rows // len(texts))
+
+
+def test_a_dictionary_in_each_row_group_counts_each_time(tmp_path: Path) -> None:
+    """Of names that no row uses: each group unpacks its own, so together they are refused."""
+    rows, unused = 64, [f"{i:0>16000}" for i in range(100)]
+    names = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), unused)
+    path = tmp_path / "t.parquet"
+    table = plain_table(rows, name=names)
+    stored = Metadata(processes=(Process(1),)).to_json()
+    table = table.replace_schema_metadata({METADATA_KEY: stored})
+    pq.write_table(table, path, row_group_size=1, compression="zstd")
+    assert path.stat().st_size < 1 << 20
+    assert needed(path, "name") > 64 * 100 * 16_000
+    grown, said = grown_bytes(path, 50 << 20)
+    assert "of memory when decoded" in said
+    assert grown < 8 << 20
 
 
 def test_text_that_is_coded_as_shared_prefixes_is_refused(tmp_path: Path) -> None:

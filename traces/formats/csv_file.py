@@ -35,7 +35,7 @@ _REQUIRED = ("op", "start_ns")
 _SCALAR = "scalar"
 _GROWTH = 8  # of a file of digits in memory, at most, with all that is made of it
 _UNKNOWN = "made of CSV: what was missing from its source is not known"
-_ROWS_AT_A_TIME = 1 << 16
+_ROWS_AT_A_TIME = 1 << 12
 _MOST_PROCESSES = 1 << 20
 _ROW = re.compile(r"Row #(\d+)")
 
