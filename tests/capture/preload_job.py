@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from iotrace.capture.rawlog import RawLog, read_raw_log
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "capture" / "libiotrace_capture.so"
 SOURCES = Path(__file__).parent / "csrc"
+# Alone, and without writing bytecode, which Python renames to its place.
+PYTHON = (sys.executable, "-I", "-B", "-c")
 SYSTEM = "/usr/*\n/lib*\n/etc/*\n/proc/*\n/dev/*"
 
 

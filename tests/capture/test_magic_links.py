@@ -1,7 +1,6 @@
 """Files that are opened through links of /proc: what they lead to is written and read."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from iotrace.traces.check import check_trace
 from iotrace.traces.trace import Trace
 
 from .collected import rows
-from .preload_job import capture, compile_program
+from .preload_job import PYTHON, capture, compile_program
 
 LINKS = (
     *("/proc/self/fd/0", "/proc/thread-self/fd/0", "PID/fd/0"),
@@ -67,7 +66,7 @@ def test_odd_spellings_and_files_that_lost_their_name(
         f"again = os.open(f'{spelling}', os.O_RDWR)\n"
         "os.pwrite(again, b'345', 0)\nos.pread(again, 3, 0)\n"
     )
-    captured = capture([sys.executable, "-I", "-c", code], tmp_path / "logs", inside(tmp_path))
+    captured = capture([*PYTHON, code], tmp_path / "logs", inside(tmp_path))
     assert captured.done.returncode == 0, captured.done.stderr
     trace = collected(tmp_path)
     assert rows(trace, "result", op="write") == [(2,), (3,)]
@@ -82,7 +81,7 @@ def test_pipes_and_files_of_the_kernel_behind_links_are_none_of_ours(tmp_path: P
         "[os.close(os.open(f'{f}/{fd}', 0)) for fd in fds for f in ('/proc/self/fd', '/dev/fd')]\n"
         f"open({os.fspath(tmp_path / 'file')!r}, 'w').close()\n"
     )
-    captured = capture([sys.executable, "-I", "-c", code], tmp_path / "logs", inside(tmp_path))
+    captured = capture([*PYTHON, code], tmp_path / "logs", inside(tmp_path))
     assert captured.done.returncode == 0, captured.done.stderr
     opened = {path for (path,) in rows(collected(tmp_path), "path", op="open")}
     assert opened == {os.fspath(tmp_path / "file")}

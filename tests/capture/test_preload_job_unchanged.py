@@ -3,13 +3,12 @@
 import os
 import resource
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .preload_job import LIBRARY, Captured, capture, capture_environment, compile_program
+from .preload_job import LIBRARY, PYTHON, Captured, capture, capture_environment, compile_program
 
 WRITES = 5000
 
@@ -21,7 +20,7 @@ def writer(data: Path, prelude: str = "") -> list[str | Path]:
         f"fd = os.open({os.fspath(data)!r}, os.O_WRONLY | os.O_CREAT)\n"
         f"print(sum(os.write(fd, b'0123456789') for _ in range({WRITES})))\n"
     )
-    return [sys.executable, "-I", "-c", code]
+    return [*PYTHON, code]
 
 
 def assert_job_is_well(captured: Captured, data: Path) -> None:
@@ -137,7 +136,7 @@ def test_any_bytes_may_be_a_path(tmp_path: Path) -> None:
         f"fd = os.open({name!r}, os.O_WRONLY | os.O_CREAT); os.write(fd, b'x'); os.close(fd)\n"
         f"os.rename({name!r}, {name + b'2'!r})\n"
     )
-    captured = capture([sys.executable, "-I", "-c", code], tmp_path / "logs")
+    captured = capture([*PYTHON, code], tmp_path / "logs")
     path = os.fsencode(tmp_path) + b"/" + name
     (write,) = captured.requests("write")
     (rename,) = captured.requests("rename")
@@ -151,7 +150,7 @@ def test_a_descriptor_that_was_inherited_is_resolved_when_it_is_used(tmp_path: P
         file.write(b"before")
         (tmp_path / "logs").mkdir()
         done = subprocess.run(
-            [sys.executable, "-I", "-c", f"import os; os.write({file.fileno()}, b'after')"],
+            [*PYTHON, f"import os; os.write({file.fileno()}, b'after')"],
             env={**os.environ, **capture_environment(tmp_path / "logs")},
             pass_fds=[file.fileno()],
             capture_output=True,
@@ -185,7 +184,7 @@ def test_a_paused_thread_is_not_recorded_but_followed(tmp_path: Path) -> None:
         "os.write(first, b'12345')\n"
         "os.write(second, b'12345')\n"
     )
-    captured = capture([sys.executable, "-I", "-c", code], tmp_path / "logs")
+    captured = capture([*PYTHON, code], tmp_path / "logs")
     assert captured.done.returncode == 0, captured.done.stderr
     assert [(w.offset, w.result) for w in captured.of("first", "write")] == [(0, 4), (7, 5)]
     assert [(w.offset, w.result) for w in captured.of("second", "write")] == [(3, 5)]
@@ -211,7 +210,7 @@ def test_what_scope_leaves_out_is_counted(tmp_path: Path) -> None:
         "IOTRACE_INCLUDE": f"{tmp_path}/kept\n{tmp_path}/left_*",
         "IOTRACE_EXCLUDE": "*_out",
     }
-    captured = capture([sys.executable, "-I", "-c", code], tmp_path / "logs", scope)
+    captured = capture([*PYTHON, code], tmp_path / "logs", scope)
     assert {r.name for r in captured.requests()} == {"kept"}
     outside = captured.log.header.outside
     assert outside.ignored_bytes_written == 3200

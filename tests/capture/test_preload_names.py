@@ -1,12 +1,11 @@
 """Renames of files that are open: those that are seen, and those made behind libc's back."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from .preload_job import Captured, capture
+from .preload_job import PYTHON, Captured, capture
 
 RAW_RENAME = (
     "import ctypes\n"
@@ -23,7 +22,7 @@ def run(tmp_path: Path, body: str) -> Captured:
         "fd = os.open('first.tmp', os.O_WRONLY | os.O_CREAT)\n"
         f"os.write(fd, b'x')\n{body}\nos.close(fd)\n"
     )
-    captured = capture([sys.executable, "-I", "-c", code], tmp_path / "logs")
+    captured = capture([*PYTHON, code], tmp_path / "logs")
     assert captured.done.returncode == 0, captured.done.stderr
     return captured
 

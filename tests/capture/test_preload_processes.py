@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from iotrace.capture.collector import collect
 from iotrace.capture.rawlog import read_raw_log
 
-from .preload_job import LIBRARY, Captured, capture, capture_environment, compile_program
+from .preload_job import LIBRARY, PYTHON, Captured, capture, capture_environment, compile_program
 
 TURNS = 5
 
@@ -22,7 +21,7 @@ def python(code: str, tmp_path: Path) -> Captured:
     """Run Python code in an empty folder under the library."""
     (tmp_path / "files").mkdir()
     prelude = f"import os, subprocess, sys\nos.chdir({str(tmp_path / 'files')!r})\n"
-    result = capture([sys.executable, "-I", "-c", prelude + code], tmp_path / "logs")
+    result = capture([*PYTHON, prelude + code], tmp_path / "logs")
     assert result.done.returncode == 0, result.done.stderr.decode()
     return result
 
@@ -137,7 +136,7 @@ def test_a_log_is_readable_after_a_kill_in_the_middle_of_writing(tmp_path: Path)
     logs = tmp_path / "logs"
     logs.mkdir()
     job = subprocess.Popen(
-        [sys.executable, "-I", "-c", code],
+        [*PYTHON, code],
         env={**os.environ, **capture_environment(logs)},
         stdout=subprocess.PIPE,
     )

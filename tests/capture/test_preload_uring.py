@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -12,7 +11,14 @@ import pytest
 
 from iotrace.capture.collector import collect
 
-from .preload_job import Captured, capture, capture_environment, compile_program, read_raw_log
+from .preload_job import (
+    PYTHON,
+    Captured,
+    capture,
+    capture_environment,
+    compile_program,
+    read_raw_log,
+)
 from .uring_job import assert_all_accounted, asynchronous, lines, run
 
 # What the kernel calls the requests of csrc/uring.c.
@@ -225,7 +231,7 @@ def test_a_ring_of_a_library_loaded_by_a_plugin_is_seen(program: Path, tmp_path:
         assert plugin.run(3, (ctypes.c_char_p * 4)(*words, None)) == 0
         ctypes.CDLL(None).fflush(None)
     """)
-    captured = capture([sys.executable, "-I", "-c", code], tmp_path / "logs")
+    captured = capture([*PYTHON, code], tmp_path / "logs")
     assert captured.done.returncode == 0, captured.done.stderr
     assert lines(asynchronous(captured)) == captured.done.stdout.decode().splitlines()
 
@@ -238,5 +244,5 @@ def test_a_job_that_only_asks_for_liburing_is_told_that_it_is_not_there(tmp_path
         assert job.io_uring_submit(None) == -errno.ENOSYS
         assert job.io_submit(None, 0, None) == -errno.ENOSYS
     """)
-    captured = capture([sys.executable, "-I", "-c", code], tmp_path / "logs")
+    captured = capture([*PYTHON, code], tmp_path / "logs")
     assert captured.done.returncode == 0, captured.done.stderr
