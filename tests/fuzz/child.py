@@ -7,6 +7,7 @@ Usage: python -m tests.fuzz.child COUNTS FOLDER [libFuzzer's options] CORPUS...
 from __future__ import annotations
 
 import atexit
+import ctypes
 import mmap
 import random
 import signal
@@ -16,18 +17,23 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import atheris
+import pyarrow as pa
 
 with nullcontext() if "--again" in sys.argv else atheris.instrument_imports(include=["iotrace"]):
     from tests.fuzz import trial
 
+from tests.fuzz.comparisons import freed
 from tests.fuzz.mutations import damage, edit
 
-MEMORY_BYTES = 1 << 30
+GIVEN_BACK_BYTES = 16 << 20  # an input that took more gives it back, in a millisecond
 OTHERS = 64  # inputs that a mutation borrows from
 
 
 class Child:
-    """Counts executions by kind where the parent sees them, also after a crash."""
+    """Counts executions by kind where the parent sees them, also after a crash.
+
+    After the counts stands the most memory that an input took: `heaviest` in the folder.
+    """
 
     def __init__(self, counts: Path, folder: Path) -> None:
         with counts.open("r+b") as file:
@@ -35,20 +41,32 @@ class Child:
         self._folder = folder
         self._recent: dict[str, list[bytes]] = {}
         self._first_bytes = _resident_bytes()  # the fuzzer's own growth is no input's
+        self._is_freeing = False
 
     def run(self, content: bytes) -> None:
         """Try one input.
 
         Raises:
-            MemoryError: it took more than may be.
+            MemoryError: it took more than may be, or all so far have left more than may be.
         """
         content = content or b"\0"  # libFuzzer begins with nothing
+        if not self._is_freeing:  # Atheris puts its own in place when it begins
+            atheris._trace_cmp = freed(atheris._trace_cmp)
+            self._is_freeing = True
         self._counts[trial.NAMES.index(trial.kind_of(content))] += 1
         grown = _resident_bytes() - self._first_bytes
+        if grown > trial.GROWN_BYTES:
+            raise MemoryError(f"{grown >> 20} MiB are kept of inputs that are over: a leak")
         Path("/proc/self/clear_refs").write_bytes(b"5")  # the peak begins anew
         trial.attempt(content, self._folder)
-        if _resident_bytes("VmHWM") - grown > MEMORY_BYTES:
+        own = _resident_bytes("VmHWM") - grown
+        if own > self._counts[-1]:
+            self._counts[-1] = own
+            (self._folder / "heaviest").write_bytes(content)
+        if own > trial.MEMORY_BYTES:
             raise MemoryError("more than a gigabyte")
+        if own > self._first_bytes + GIVEN_BACK_BYTES:
+            give_back()
 
     def mutate(self, content: bytes, most_bytes: int, seed: int) -> bytes:
         """Return another input of the same kind."""
@@ -69,6 +87,12 @@ class Child:
         return (first + rest)[:most_bytes]
 
 
+def give_back() -> None:
+    """Give the system what the allocators keep of memory that was freed."""
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
+
+
 def _resident_bytes(which: str = "VmRSS") -> int:
     """Return what this process holds of memory, or with "VmHWM" held at most."""
     for line in Path("/proc/self/status").read_bytes().splitlines():
@@ -82,7 +106,7 @@ def main() -> None:
     if sys.argv[1] == "--again":
         with tempfile.TemporaryDirectory() as name:
             print(trial.attempt(Path(sys.argv[2]).read_bytes(), Path(name)))
-        if _resident_bytes("VmHWM") > MEMORY_BYTES:
+        if _resident_bytes("VmHWM") > trial.MEMORY_BYTES:
             raise MemoryError("more than a gigabyte")
         return
     child = Child(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -11,6 +11,7 @@ import argparse
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,8 @@ from tests.fuzz import seeds, trial
 
 HANG_SECONDS = 5
 AGAIN_SECONDS = 60
-GROWN_MIB = 2048  # a backstop: the child holds each input to a gigabyte of its own
+# Where even a child that holds all that it may stays below, and an input that takes more is ended.
+BACKSTOP_MIB = trial.MEMORY_BYTES + 2 * trial.GROWN_BYTES >> 20
 ROUND = 25_000  # executions of one child: a leak shows within
 INPUT_BYTES = 1 << 14
 ENVIRONMENT = {**os.environ, "PYTHONHASHSEED": "0"}  # an input does the same each time it is tried
@@ -81,7 +83,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=memory) as name:
         folder = Path(name)
         counts, begun_with, work = (folder / part for part in ("counts", "seeds", "work"))
-        counts.write_bytes(bytes(8 * len(trial.NAMES)))
+        counts.write_bytes(bytes(8 * len(trial.NAMES) + 8))
         begun_with.mkdir()
         work.mkdir()
         write_seeds(begun_with)
@@ -94,7 +96,7 @@ def main() -> int:
                 "runs": min(ROUND, given.executions - done),
                 "seed": seed,
                 "timeout": HANG_SECONDS,
-                "rss_limit_mb": GROWN_MIB,
+                "rss_limit_mb": BACKSTOP_MIB,
                 "max_len": INPUT_BYTES,
                 "len_control": 0,
                 "artifact_prefix": f"{given.findings}/",
@@ -108,6 +110,7 @@ def main() -> int:
                 command, capture_output=True, text=True, errors="replace", env=ENVIRONMENT
             )
             tried = array("q", counts.read_bytes())
+            most_bytes = tried.pop()
             done = sum(tried)
             found = sorted(set(given.findings.iterdir()) - before)
             for path in found:
@@ -123,7 +126,10 @@ def main() -> int:
             line = f"{done} executions, {findings} findings, {seconds:.0f} s"
             if reached:
                 line += "; edges {}, features {}, corpus {}".format(*reached[-1])
+            line += f"; at most {most_bytes >> 20} MiB, by {given.findings}/heaviest"
             print(line, flush=True)
+            if (work / "heaviest").exists():
+                shutil.move(work / "heaviest", given.findings / "heaviest")
             if ended.returncode and not found:
                 print(ended.stderr[-3000:], file=sys.stderr)
                 print(f"the child ended with status {ended.returncode}", file=sys.stderr)

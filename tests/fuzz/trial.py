@@ -49,6 +49,8 @@ from iotrace.traces.verdict.verdict import examine
 from tests.fuzz.choices import Choices
 from tests.fuzz.wild import wild_trace
 
+MEMORY_BYTES = 1 << 30  # that an input may take, with the code that tries it
+GROWN_BYTES = 1 << 29  # that may be kept of all inputs before: what they leave is a leak
 LIMIT_BYTES = 256 << 20  # what a reader may be asked to hold, well below the bound of 1 GB
 LINE_MAX = 2000
 TRANSFORMS: tuple[Callable[[Plan], Plan], ...] = (
