@@ -172,7 +172,13 @@ class SweepResult:
         """
         if tree.get("format") != FORMAT:
             raise TraceFormatError("no sweep of this version; `iotrace sweep -o FILE` makes one")
-        return decode(cls, tree)
+        found = decode(cls, tree)
+        if any(not set(found.ops) <= set(of) <= set(OPS) for of in (found.bytes, found.settings)):
+            raise TraceFormatError(
+                f"its bytes and settings are of other ops than its runs, or none of {OPS}; "
+                "`iotrace sweep -o FILE` makes one"
+            )
+        return found
 
 
 def alone() -> dict[str, object]:

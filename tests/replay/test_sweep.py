@@ -109,6 +109,19 @@ def test_a_sweep_is_stored_and_read_back() -> None:
         SweepResult.from_json({**tree, "format": "other"})
 
 
+@pytest.mark.parametrize("lacking", ["bytes", "settings"])
+@pytest.mark.parametrize("ops", [{}, {"write": 1, "weite": 1}])
+def test_a_file_whose_parts_are_of_other_ops_is_refused(lacking: str, ops: dict[str, int]) -> None:
+    """It would be drawn and printed by op."""
+    run = SweepRun("write", Setting(), 0.5, 0.4, 1.0)
+    of = {"write": 4096}
+    found = SweepResult("t", "d", "/r", "ext4", of, of, 60.0, runs=(run,))
+    tree = json.loads(json.dumps(found.to_json()))
+    assert SweepResult.from_json(tree) == found
+    with pytest.raises(TraceFormatError, match="are of other ops"):
+        SweepResult.from_json({**tree, lacking: ops})
+
+
 @pytest.fixture(scope="module")
 def recorded() -> Plan:
     """The plan of the smallest recording with many requests."""
