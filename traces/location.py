@@ -1,8 +1,10 @@
 """Where a trace lies: a file, a folder of files, or a URI such as s3://bucket/trace.parquet."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
@@ -40,6 +42,11 @@ class Location:
         """Whether each read is a request to another machine."""
         return self.file_system is not None
 
+    @property
+    def parts(self) -> tuple[Location, ...]:
+        """Each of the files, as a trace of its own."""
+        return tuple(replace(self, paths=(path,)) for path in self.paths)
+
     def open(self, path: str) -> pa.NativeFile:
         """Open one of the files for reading at any place, a remote one by few requests.
 
@@ -55,12 +62,14 @@ class Location:
         return pa.PythonFile(ranges, mode="r")
 
 
-def locate(location: str | Path) -> Location:
+def locate(location: str | Path | Location) -> Location:
     """Find the file, or the `*.parquet` files of the folder, that `location` names.
 
     Raises:
         TraceFormatError: there is nothing to read.
     """
+    if isinstance(location, Location):
+        return location
     if is_remote(location):
         return _remote(str(location))
     try:

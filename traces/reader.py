@@ -46,7 +46,9 @@ _SHAPE = "a shape of {:,} dimensions"
 
 
 def read_trace(
-    location: str | Path, columns: Sequence[str] | None = None, limit_bytes: int | None = None
+    location: str | Path | Location,
+    columns: Sequence[str] | None = None,
+    limit_bytes: int | None = None,
 ) -> Trace:
     """Read the trace at `location`.
 

@@ -182,6 +182,9 @@ def test_shared_parts_show_all_checkpoints_again(make_trace: Make, tmp_path: Pat
             assert done.returncode == 0, done.stderr
             proof = iotrace("check", part, "--shared", "--original", trace)
             assert proof.returncode == 0, proof.stdout
+        for asked in ((), ("--original", trace)):
+            proof = iotrace("check", parts, "--shared", *asked)
+            assert proof.returncode == 0, proof.stdout
         shown = iotrace("show", parts).stdout
         assert "3 saves, 3 loads" in shown
         assert ("of 3 clocks that nothing joins" in shown) == (folder == "several")
@@ -189,3 +192,23 @@ def test_shared_parts_show_all_checkpoints_again(make_trace: Make, tmp_path: Pat
         assert ("times are of 3 clocks" in merged.stderr) == (folder == "several")
         dry = iotrace("replay", parts, "--dry-run")
         assert ("clocks nothing joins" in dry.stdout) == (folder == "several")
+
+
+def test_a_folder_is_as_clean_as_each_of_its_parts(make_trace: Make, tmp_path: Path) -> None:
+    """What is left over is told with its file; it hides behind no other part's card."""
+    rows = [
+        replace(row, step=step) for step in range(2) for row in checkpoint_rows(f"/d/step{step}.pt")
+    ]
+    trace, parts = make_trace(rows), tmp_path / "parts"
+    parts.mkdir()
+    for step in range(2):
+        part = parts / f"part{step}.parquet"
+        assert iotrace("share", trace, "--step", step, "-o", part).returncode == 0
+    assert iotrace("check", parts, "--shared").returncode == 0
+    own = make_trace(checkpoint_rows("/data/run-7/step2.pt"), "own.parquet")
+    own.rename(parts / "part2.parquet")
+    done = iotrace("check", parts, "--shared", "--json", "-")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)["leftovers"]
+    assert any("run-7" in one for one in told)
+    assert {one.partition(":")[0] for one in told} == {"part2.parquet"}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +22,10 @@ import pyarrow.parquet as pq
 from iotrace.traces import metadata as metadata_types
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.foreign_json import parse_foreign_json
-from iotrace.traces.location import locate, one_line
+from iotrace.traces.location import Location, locate, one_line
 from iotrace.traces.metadata import Host, Metadata
 from iotrace.traces.parquet_pages import chunks, footer, pages, unpack
+from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import (
     ACTIONS,
     COLUMNS,
@@ -32,6 +34,7 @@ from iotrace.traces.schema import (
     OPS,
     TEXT_COLUMNS,
 )
+from iotrace.traces.sharing.arrow_schema import ARROW_KEY, arrow_schema, more_than_repeats
 from iotrace.traces.sharing.card import CARD, Card, make_card
 from iotrace.traces.sharing.clean_metadata import NOTES, UNSAID, clean_metadata
 from iotrace.traces.sharing.leftover_search import Leftover, Search
@@ -75,12 +78,26 @@ _STEP_BYTES, _OVERLAP_BYTES = 1 << 24, 1 << 13  # no text is longer than a path
 def find_leftovers(location: str, shared: Trace, original: Trace | None = None) -> list[Leftover]:
     """Return what identifies somebody in the shared trace at `location`; empty if nothing does.
 
+    Each file is looked at alone, as sharing made it: joined they are another trace than the cards
+    describe, and need not begin at 0.
+
     Args:
-        location: of the file.
+        location: of the file, or of the folder.
         shared: what `read_trace` made of it.
         original: the trace that it was made of; without it, forms and telling patterns are all
             that can be looked for.
     """
+    files = locate(location).parts
+    if len(files) == 1:
+        return _of_file(files[0], shared, original)
+    return [
+        replace(one, where=f"{PurePath(file.paths[0]).name}: {one.where}")
+        for file in files
+        for one in _of_file(file, read_trace(file), original)
+    ]
+
+
+def _of_file(file: Location, shared: Trace, original: Trace | None) -> list[Leftover]:
     keyed = _card(shared.metadata).get("tensor_names") == "keyed"
     kept = () if keyed else _tensor_names(shared)
     found = [*_columns(shared, keyed), *_metadata_fields(shared)]
@@ -88,9 +105,7 @@ def find_leftovers(location: str, shared: Trace, original: Trace | None = None) 
     needles = Needles() if original is None else needles_of(original, public)
     found += _whole_components(shared, needles.components)
     named = "\0".join(part for part in _components(shared) if is_engine_name(part))
-    search = Search.of(needles.texts, named, public)
-    for path in locate(location).paths:
-        found += _bytes(location, path, search)
+    found += _bytes(file, Search.of(needles.texts, named, public))
     return list(dict.fromkeys(found))
 
 
@@ -276,11 +291,15 @@ def _differences(where: str, stored: object, clean: object) -> Iterator[Leftover
         yield Leftover(where, str(stored))
 
 
-def _bytes(location: str, path: str, search: Search) -> Iterator[Leftover]:
+def _bytes(file: Location, search: Search) -> Iterator[Leftover]:
     """Yield what is in the bytes of a file: as they are, unpacked, and outside of the columns."""
+    path = file.paths[0]
     try:
-        with locate(location).open(path) as source:
-            yield from search.in_text("the footer and its statistics", footer(source))
+        with file.open(path) as source:
+            described = pq.read_metadata(source)
+            coded = (described.metadata or {}).get(ARROW_KEY, b"")
+            plain = footer(source).replace(coded, b"") if coded else footer(source)
+            yield from search.in_text("the footer and its statistics", plain)
             size = source.size()
             for begin in range(0, size, _STEP_BYTES):
                 part = source.read_at(min(_STEP_BYTES + _OVERLAP_BYTES, size - begin), begin)
@@ -291,7 +310,7 @@ def _bytes(location: str, path: str, search: Search) -> Iterator[Leftover]:
                     is_text = chunk.column in TEXT_COLUMNS and page.is_plain
                     look = search.in_text if is_text else search.in_binary
                     yield from look(f"a page of column {chunk.column}", content)
-            yield from _outside_columns(pq.read_metadata(source), search)
+            yield from _outside_columns(described, search)
     except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
         raise TraceFormatError(f"{path} cannot be searched ({one_line(error)})") from error
 
@@ -302,12 +321,17 @@ def _outside_columns(described: pq.FileMetaData, search: Search) -> Iterator[Lef
             yield Leftover("a column", name)
     if not _CREATED_BY.fullmatch(described.created_by.encode()):
         yield Leftover("created_by", described.created_by)
-    for key, value in (described.metadata or {}).items():
-        if key != METADATA_KEY:
+    stored = described.metadata or {}
+    for key, value in stored.items():
+        if key == METADATA_KEY:
+            said = "\0".join(_strings(parse_foreign_json(value)))
+            yield from search.in_text("the metadata", said.encode("utf-8", "surrogatepass"))
+        elif key == ARROW_KEY:
+            message = arrow_schema(value)
+            yield from more_than_repeats(message, stored.get(METADATA_KEY, b""))
+            yield from search.in_text("the schema of Arrow", message)
+        else:
             yield Leftover("a key of the file", key.decode(errors="replace"))
-            continue
-        said = "\0".join(_strings(parse_foreign_json(value)))
-        yield from search.in_text("the metadata", said.encode("utf-8", "surrogatepass"))
 
 
 def _strings(tree: Any) -> Iterator[str]:
