@@ -12,6 +12,7 @@ from iotrace.capture.clock import Clock
 from iotrace.capture.paths import normalise
 from iotrace.capture.rawlog import RawLog
 from iotrace.traces.foreign_json import parse_foreign_json
+from iotrace.traces.schema import MAX_DIMENSIONS
 
 _INT64 = range(-(2**63), 2**63)
 _INT32 = range(-(2**31), 2**31)
@@ -77,9 +78,11 @@ class Note:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Return the tensor's shape."""
+        """Return the tensor's shape; None if it has none, or more dimensions than a trace holds."""
         value = self.fields.get("shape")
         if not isinstance(value, list) or not all(isinstance(size, int) for size in value):
+            return None
+        if len(value) > MAX_DIMENSIONS:
             return None
         return tuple(value)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from iotrace.traces.bounds import check_dimensions, check_rows
 from iotrace.traces.environment import available_memory_bytes
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.location import PARQUET_MAGIC, Location, locate, one_line
@@ -23,8 +24,6 @@ from iotrace.traces.parquet_size import needed_bytes, stored_values
 from iotrace.traces.repeats import find_repeat
 from iotrace.traces.schema import (
     COLUMNS,
-    MAX_DIMENSIONS,
-    MAX_TEXT_BYTES,
     METADATA_KEY,
     REQUIRED_COLUMNS,
     SCHEMA,
@@ -42,7 +41,6 @@ _READ_ERRORS = (
 _TEXT = pa.dictionary(pa.int32(), pa.string())  # how text comes out of any file
 # `check` and `show` were seen to take 1.7 times what the rows need, a replay 2.5 times.
 _SHARE = 3
-_SHAPE = "a shape of {:,} dimensions"
 
 
 def read_trace(
@@ -112,7 +110,7 @@ def _read_file(location: Location, path: str, wanted: Sequence[str], limit_bytes
         present = [name for name in wanted if name in file.schema_arrow.names]
         if "shape" in present and file.metadata.num_rows:  # before they are decoded
             mean = stored_values(source, "shape") // file.metadata.num_rows
-            _check_most(mean, MAX_DIMENSIONS, _SHAPE)
+            check_dimensions(mean)
         _refuse_over(limit_bytes, needed_bytes(source, frozenset(present)), path)
         # Nothing here holds the groups: they go column by column.
         groups = _row_groups(file, path, present, limit_bytes)
@@ -199,30 +197,10 @@ def _row_groups(
     for i in range(file.metadata.num_row_groups):
         group = file.read_row_group(i, columns=present)
         group.validate(full=True)
-        _check_lengths(group)
+        check_rows(group)
         read_bytes += group.nbytes
         _refuse_over(limit_bytes, read_bytes, path)
         yield group
-
-
-def _check_lengths(group: pa.Table) -> None:
-    """Refuse what no tensor and no file has.
-
-    Raises:
-        ValueError: a shape has too many dimensions, or a text is too long.
-    """
-    for name, column in zip(group.column_names, group.columns, strict=True):
-        if name == "shape" and not pa.types.is_null(column.type):
-            _check_most(pc.max(pc.list_value_length(column)).as_py() or 0, MAX_DIMENSIONS, _SHAPE)
-        elif column.type == _TEXT:
-            lengths = (pc.max(pc.binary_length(c.dictionary)).as_py() or 0 for c in column.chunks)
-            what = f"a text of {{:,}} bytes in the column {name!r}"
-            _check_most(max(lengths, default=0), MAX_TEXT_BYTES, what)
-
-
-def _check_most(found: int, most: int, what: str) -> None:
-    if found > most:
-        raise ValueError(f"{what.format(found)}, and none has more than {most:,}")
 
 
 def _to_schema(table: pa.Table, wanted: Sequence[str]) -> pa.Table:

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iotrace.traces.errors import OutputExistsError
+from iotrace.traces.bounds import check_rows
+from iotrace.traces.errors import OutputExistsError, TraceFormatError
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.schema import FORMAT_VERSION, INT_COLUMNS, METADATA_KEY
 from iotrace.traces.stores import is_remote, local_path
@@ -40,9 +41,14 @@ def write_trace(trace: Trace, path: str | Path, force: bool = False) -> None:
 
     Raises:
         OutputExistsError: there is such a file, and not `force`.
+        TraceFormatError: no reader would take it: a text or a shape is too long.
         OSError: the file system refused, for instance for lack of space; nothing is left behind.
         StoreError: the URI cannot be written.
     """
+    try:
+        check_rows(trace.table)
+    except ValueError as error:
+        raise TraceFormatError(f"no trace can hold {error}; leave it out") from error
     if is_remote(path):
         with tempfile.TemporaryFile() as whole:
             _write_table(trace.table, trace.metadata, whole)

@@ -33,3 +33,15 @@ def test_notes_of_many_tensors_share_their_texts(tmp_path: Path) -> None:
     assert {note.path for note in notes.notes} == {"/out/w.pt"}
     for key in ("name", "path", "op"):
         assert len({id(note.fields[key]) for note in notes.notes}) == 1, key
+
+
+def test_a_tensor_of_more_dimensions_than_a_trace_holds_has_no_shape(tmp_path: Path) -> None:
+    """torch makes views of more than the 64 that most of it works with; the row is kept."""
+    writer = RawLogWriter()
+    for dimensions in (64, 65):
+        writer.note(layer="tensor", op="save", path="/out/w.pt", shape=[1] * dimensions)
+    log = read_raw_log(writer.write(tmp_path))
+
+    kept = [note.shape for note in read_notes([log], Clock.of([log])).notes]
+
+    assert kept == [(1,) * 64, None]
