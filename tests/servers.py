@@ -59,6 +59,7 @@ class WebServer:
         changing: give another version with every answer.
         silent: answer nothing at all.
         pages: the paths that are of HTML.
+        whole: know no ranges.
     """
 
     files: dict[str, bytes]
@@ -67,6 +68,7 @@ class WebServer:
     changing: bool = False
     silent: bool = False
     pages: Collection[str] = ()
+    whole: bool = False
     url: str = ""
 
     @property
@@ -93,11 +95,12 @@ def range_server(files: dict[str, bytes]) -> Iterator[WebServer]:
                 self.send_error(state.status or 404)
                 return
             first, last = map(int, re.findall(r"\d+", self.headers["Range"]))
-            part = content[first : last + 1]
+            part = content if state.whole else content[first : last + 1]
             state.requests.append((self.path, len(part)))
-            self.send_response(206)
-            end = first + len(part) - 1
-            self.send_header("Content-Range", f"bytes {first}-{end}/{len(content)}")
+            self.send_response(200 if state.whole else 206)
+            if not state.whole:
+                end = first + len(part) - 1
+                self.send_header("Content-Range", f"bytes {first}-{end}/{len(content)}")
             self.send_header("Content-Length", str(len(part)))
             if self.path in state.pages:
                 self.send_header("Content-Type", "text/html; charset=utf-8")

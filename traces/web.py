@@ -30,7 +30,13 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class HttpFiles(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """What Arrow asks of a file system, for reading single files by their URL."""
+    """What Arrow asks of a file system, for reading single files by their URL.
+
+    What a server sent when it was asked what a URL is, is not asked again to open or list it.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[str, _Url] = {}
 
     def get_type_name(self) -> str:
         """Return the name."""
@@ -42,20 +48,32 @@ class HttpFiles(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no t
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
         """Return what each URL is, by asking for its first byte."""
-        return [_info(path) for path in paths]
+        return [self._info(path) for path in paths]
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         """Return what the page of a folder links to in the folder; nothing is asked of these."""
-        names = _links(_Url(selector.base_dir).whole())
+        names = _links(self._url(selector.base_dir).whole())
         return [fs.FileInfo(_beside(selector.base_dir, n), fs.FileType.File) for n in names]
 
-    def open_input_file(self, path: str) -> pa.PythonFile:
+    def open_input_file(self, path: str) -> pa.NativeFile:
         """Open a file for reading at any place."""
-        return pa.PythonFile(_Url(path).file(), mode="r")
+        return self._url(path).file()
 
-    def open_input_stream(self, path: str) -> pa.PythonFile:
+    def open_input_stream(self, path: str) -> pa.NativeFile:
         """Open a file for reading."""
         return self.open_input_file(path)
+
+    def _url(self, url: str) -> _Url:
+        return self._asked.pop(url, None) or _Url(url)
+
+    def _info(self, url: str) -> fs.FileInfo:
+        try:
+            found = self._asked[url] = _Url(url)
+        except FileNotFoundError:
+            return fs.FileInfo(url, fs.FileType.NotFound)
+        if found.is_page:
+            return fs.FileInfo(url, fs.FileType.Directory)
+        return fs.FileInfo(url, fs.FileType.File, size=found.size)
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise OSError("a web server can only be read, file by file")
@@ -63,16 +81,6 @@ class HttpFiles(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no t
     create_dir = delete_dir = delete_dir_contents = _refuse
     delete_root_dir_contents = delete_file = move = copy_file = _refuse
     open_output_stream = open_append_stream = _refuse
-
-
-def _info(url: str) -> fs.FileInfo:
-    try:
-        found = _Url(url)
-    except FileNotFoundError:
-        return fs.FileInfo(url, fs.FileType.NotFound)
-    if found.is_page:
-        return fs.FileInfo(url, fs.FileType.Directory)
-    return fs.FileInfo(url, fs.FileType.File, size=found.size)
 
 
 def _links(page: bytes) -> list[str]:
@@ -102,9 +110,11 @@ class _Url:
         self.size = _total(headers)
         self._version = headers.get("ETag") or headers.get("Last-Modified")
 
-    def file(self) -> RangeFile:
-        """Return the file, open for reading."""
-        return RangeFile(self.size, self._fetch)
+    def file(self) -> pa.NativeFile:
+        """Return the file, open for reading at any place."""
+        if self._whole is not None:
+            return pa.BufferReader(self._whole)
+        return pa.PythonFile(RangeFile(self.size, self._fetch), mode="r")
 
     def whole(self) -> bytes:
         """Return all of a small file."""

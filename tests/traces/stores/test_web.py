@@ -39,12 +39,30 @@ def server(large: Path) -> Iterator[WebServer]:
 
 
 def test_a_trace_is_read_from_a_server(server: WebServer, large: Path) -> None:
-    """The same rows as from the file; and not much more than its bytes on the way."""
+    """The same rows as from the file; each byte once on the way, the first to learn the size."""
     trace = read_trace(f"{server.url}/t.parquet")
     assert trace.table.equals(read_trace(large).table)
-    size = large.stat().st_size
-    assert size / 2 < server.sent_bytes < 1.5 * size
-    assert len(server.requests) < 60
+    assert server.sent_bytes == large.stat().st_size + 1
+    assert len(server.requests) < 12
+
+
+def test_a_trace_comes_whole_once_from_a_server_without_ranges(
+    server: WebServer, large: Path
+) -> None:
+    """What it sends when asked for the size is the file."""
+    server.whole = True
+    trace = read_trace(f"{server.url}/t.parquet")
+    assert trace.table.equals(read_trace(large).table)
+    assert server.requests == [("/t.parquet", large.stat().st_size)]
+
+
+def test_the_page_of_a_folder_comes_once(server: WebServer) -> None:
+    """It is asked for to learn that it is one."""
+    server.files["/list/"] = b'<a href="t.parquet">t</a>'
+    server.files["/list/t.parquet"] = server.files["/t.parquet"]
+    server.pages, server.whole = {"/list/"}, True
+    read_trace(f"{server.url}/list/")
+    assert [path for path, _ in server.requests] == ["/list/", "/list/t.parquet"]
 
 
 def test_only_what_is_needed_is_asked_for(server: WebServer, large: Path) -> None:
