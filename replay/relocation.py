@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from iotrace.replay.pieces import spread
+from iotrace.replay.pieces import distinct, spread
 
 Ints = npt.NDArray[np.int64]
 
@@ -187,7 +187,7 @@ class Relocation:
         """Return the index of the last entry at or before each byte, or -1."""
         rows = self.entries
         # File and offset in one number: an offset counts by how many of the entries' are below.
-        offsets = np.unique(rows["offset"])
+        offsets = distinct(rows["offset"])
         scale = len(offsets) + 1
         keys = rows["file"] * np.int64(scale) + np.searchsorted(
             offsets, rows["offset"], side="right"

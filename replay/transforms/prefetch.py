@@ -16,7 +16,7 @@ from iotrace.traces.errors import PlanError
 from iotrace.traces.phases import Phase
 
 BLOCK_BYTES = 8 << 20
-_MOST_BLOCKS = 4_000_000  # 32 TiB of loads, in blocks of the usual size
+MOST_BLOCKS = 4_000_000  # 32 TiB of loads, in blocks of the usual size
 
 _CHANGES = (Op.WRITE, Op.ALLOCATE, Op.TRUNCATE, Op.RENAME, Op.UNLINK, Op.LINK, Op.MKDIR, Op.RMDIR)
 _MAKES = os.O_CREAT | os.O_TRUNC
@@ -140,9 +140,9 @@ class _Blocks:
         group = np.unique(keys, return_inverse=True)[1]
         first = low // block_bytes
         count = (high - 1) // block_bytes - first + 1
-        if (made := float(count.sum(dtype=np.float64))) > _MOST_BLOCKS:
+        if (made := float(count.sum(dtype=np.float64))) > MOST_BLOCKS:
             raise PlanError(
-                f"--prefetch would read ahead in {made:,.0f} blocks, more than {_MOST_BLOCKS:,}; "
+                f"--prefetch would read ahead in {made:,.0f} blocks, more than {MOST_BLOCKS:,}; "
                 "leave it out, or select a part of the trace"
             )
         owner, block = np.repeat(np.arange(len(reads)), count), spread(first, count)

@@ -20,6 +20,8 @@ import atheris
 import pyarrow as pa
 
 with nullcontext() if "--again" in sys.argv else atheris.instrument_imports(include=["iotrace"]):
+    from iotrace.replay.transforms import prefetch, split
+    from iotrace.traces.formats import actions
     from tests.fuzz import trial
 
 from tests.fuzz.comparisons import freed
@@ -103,6 +105,8 @@ def _resident_bytes(which: str = "VmRSS") -> int:
 
 def main() -> None:
     """Fuzz, or try one input again."""
+    # The package's own limits let a plan take 2 GB and more.
+    split.MOST_CUTS = prefetch.MOST_BLOCKS = actions.MOST_CUTS = trial.MOST_REQUESTS
     if sys.argv[1] == "--again":
         with tempfile.TemporaryDirectory() as name:
             print(trial.attempt(Path(sys.argv[2]).read_bytes(), Path(name)))

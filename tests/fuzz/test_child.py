@@ -14,6 +14,12 @@ CHILD = """
 import atheris
 import numpy as np
 from tests.fuzz import child, trial
+from iotrace.replay.job import check_job
+from iotrace.replay.schedule import schedule
+from iotrace.replay.sketch import sketch
+from iotrace.replay.transforms.align import Align
+from iotrace.replay.transforms.prefetch import Prefetch
+from iotrace.replay.transforms.split import Split
 
 kept = []
 
@@ -32,7 +38,7 @@ def fuzzed(tmp_path: Path, does: str, runs: int) -> str:
     pytest.importorskip("atheris", reason="there is no coverage to guide by on this machine")
     counts, work = tmp_path / "counts", tmp_path / "work"
     counts.write_bytes(bytes(8 * len(trial.NAMES) + 8))
-    work.mkdir()
+    work.mkdir(exist_ok=True)
     command = [sys.executable, "-c", CHILD.format(does=does)]
     command += [str(counts), str(work), f"-runs={runs}", "-seed=1"]
     command += [f"-rss_limit_mb={BACKSTOP_MIB}", f"-artifact_prefix={tmp_path}/"]
@@ -64,3 +70,16 @@ def test_an_input_may_take_what_the_fuzzer_does_not(tmp_path: Path) -> None:
 def test_an_input_that_takes_more_is_a_finding(tmp_path: Path) -> None:
     """It is told apart from what the fuzzer holds."""
     assert "more than a gigabyte" in fuzzed(tmp_path, f"np.ones({trial.MEMORY_BYTES} >> 3)", 5)
+
+
+def test_the_largest_plan_fits(tmp_path: Path) -> None:
+    """Of two requests, in bytes: as many cuts as may be, and half as many blocks."""
+    half = trial.MOST_REQUESTS // 2 << 10
+    lines = f"open a w+create,write a 0 {half},close a,open a r,read a 0 {half},close a"
+    plan = f"plan = sketch({lines!r}.replace(',', chr(10)))"
+    steps = "Split(1024), Align(512), Prefetch(1024, 1024)"
+    planned = (
+        f"{plan}; [plan := step(plan) for step in ({steps})]; check_job(schedule(plan, 4).job)"
+    )
+    assert fuzzed(tmp_path, planned, 1) == ""
+    assert "PlanError" in fuzzed(tmp_path, f"{plan}; Split(512)(plan)", 1)

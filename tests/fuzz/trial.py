@@ -53,6 +53,7 @@ MEMORY_BYTES = 1 << 30  # that an input may take, with the code that tries it
 GROWN_BYTES = 1 << 29  # that may be kept of all inputs before: what they leave is a leak
 LIMIT_BYTES = 256 << 20  # what a reader may be asked to hold, well below the bound of 1 GB
 LINE_MAX = 2000
+MOST_REQUESTS = 1_000_000  # that a planner may make of a few: each takes up to 300 bytes
 TRANSFORMS: tuple[Callable[[Plan], Plan], ...] = (
     *(Coalesce(1 << 20), Coalesce(512, "vectored"), Align(512), Split(1 << 30), Split(1 << 16)),
     *(Buffered(), Direct(), Reorder(), Preallocate(), DropBehind(), Broadcast(), Mapped()),
