@@ -41,6 +41,7 @@ _DELTA_BYTE_ARRAY = 7  # shared prefixes: unpacks to any size, and no writer's d
 class Chunk:
     """The pages of one column in one row group: `[start, start + length)` of the file."""
 
+    group: int
     column: str
     codec: int
     values: int
@@ -85,7 +86,8 @@ def chunks(source: pa.NativeFile) -> Iterator[Chunk]:
         ValueError: the footer is damaged.
     """
     file_bytes = source.size()
-    for group in _items(ThriftReader(footer(source)).struct(_FOOTER), _ROW_GROUPS):
+    groups = _items(ThriftReader(footer(source)).struct(_FOOTER), _ROW_GROUPS)
+    for number, group in enumerate(groups):
         for column in _items(group, _COLUMNS):
             chunk = _expect(column.get(_CHUNK), dict)
             path = [_expect(part, bytes) for part in _expect(chunk.get(_PATH), list)]
@@ -97,7 +99,8 @@ def chunks(source: pa.NativeFile) -> Iterator[Chunk]:
             if start + length > file_bytes:
                 raise ValueError("a column reaches past the end of the file")
             name = path[0].decode() if path else ""
-            yield Chunk(name, _natural(chunk, _CODEC), _natural(chunk, _VALUES), start, length)
+            codec, values = _natural(chunk, _CODEC), _natural(chunk, _VALUES)
+            yield Chunk(number, name, codec, values, start, length)
 
 
 def pages(source: pa.NativeFile, chunk: Chunk) -> Iterator[Page]:

@@ -12,13 +12,18 @@ from iotrace.traces.parquet_pages import Chunk, chunks, pages
 _VALUE_BYTES = 8
 
 
-def needed_bytes(source: pa.NativeFile, columns: frozenset[str]) -> int:
-    """Return an upper bound of the memory that decoding `columns` takes, in bytes.
+def needed_bytes(source: pa.NativeFile, columns: frozenset[str]) -> list[int]:
+    """Return upper bounds of the memory that decoding `columns` takes, in bytes, per row group.
 
     Raises:
         ValueError: the file is damaged, or made to mislead.
     """
-    return sum(_chunk_bytes(source, c) for c in chunks(source) if c.column in columns)
+    sizes: list[int] = []
+    for chunk in chunks(source):
+        sizes += [0] * (chunk.group + 1 - len(sizes))
+        if chunk.column in columns:
+            sizes[chunk.group] += _chunk_bytes(source, chunk)
+    return sizes
 
 
 def stored_values(source: pa.NativeFile, column: str) -> int:

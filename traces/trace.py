@@ -160,6 +160,10 @@ class Trace:
             return self
         return Trace(self.table.filter(pa.array(mask)), self.metadata)
 
+    def span(self, first: int, end: int) -> "Trace":
+        """Return the rows from `first` on, before `end`."""
+        return Trace(self.table.slice(first, end - first), self.metadata)
+
     def layer(self, *names: str) -> "Trace":
         """Return the rows of the named layers."""
         return self.where(self.row_mask(layer=names))

@@ -25,7 +25,7 @@ from tests.traces.test_reader import plain_table, write_foreign
 
 def needed(path: Path, *columns: str) -> int:
     with pa.OSFile(str(path)) as source:
-        return needed_bytes(source, frozenset(columns))
+        return sum(needed_bytes(source, frozenset(columns)))
 
 
 @pytest.mark.parametrize("page_version", ["1.0", "2.0"])
