@@ -1,6 +1,7 @@
 """From a trace to a plan that issues exactly the recorded requests."""
 
 import os
+from collections.abc import Set
 
 import numpy as np
 import numpy.typing as npt
@@ -44,13 +45,17 @@ _FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
 _OWNER = 0o600  # whatever a job's files allow, a replay must read back its own
 
 
-def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
+def plan_from_trace(
+    trace: Trace, layer: str = "request", before: int = 0, folders: Set[str] = frozenset()
+) -> Plan:
     """Return the plan of a trace, untransformed.
 
     Args:
-        trace: a trace, or a result.
+        trace: a trace, or a result, or a part of one: see `iotrace.replay.parts`.
         layer: `request` for what reached the system; `tensor` for what the engine meant: each
             tensor's extent as one request.
+        before: of a part, how many rows lie before it.
+        folders: names below the root that other names lie below, besides those that `trace` shows.
 
     Raises:
         PlanError: the trace holds nothing to replay, or names or numbers no replay could use.
@@ -59,10 +64,10 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
         raise PlanError(f"no layer {layer!r}; choose one of {', '.join(LAYERS)}")
     if layer == "tensor":
         return plan_from_tensors(trace)
-    recorded = recorded_requests(trace)
+    recorded = recorded_requests(trace, before or None)
     instances = find_instances(recorded)
-    table = FileTable(_named_paths(recorded))
-    rows, namings, handles = _follow_names(recorded, instances, table)
+    table = FileTable(_named_paths(recorded), folders)
+    rows, namings, handles = _follow_names(recorded, instances, table, before)
     if not len(rows):
         raise PlanError(NOTHING_TO_REPLAY)
     flags = _open_flags(recorded, instances)
@@ -79,9 +84,9 @@ def plan_from_trace(trace: Trace, layer: str = "request") -> Plan:
     requests = content.requests
     notes = [*left_out, *content.notes]
     notes += [Note(what, count) for what, count in sorted(table.surprises.items())]
-    before = int((requests["source_row"] < 0).sum())
-    if before:
-        notes.append(Note("opens added, of files open before the trace began", before))
+    added = int((requests["source_row"] < 0).sum())
+    if added:
+        notes.append(Note("opens added, of files open before the trace began", added))
     if overtaken:
         notes.append(Note(OVERTAKEN, overtaken))
     if (clocks := trace.metadata.clocks) > 1:
@@ -107,7 +112,7 @@ def _named_paths(recorded: Recorded) -> list[str]:
 
 
 def _follow_names(
-    recorded: Recorded, instances: Instances, table: FileTable
+    recorded: Recorded, instances: Instances, table: FileTable, before: int
 ) -> tuple[Ints, list[Codes], Codes]:
     """Walk over everything that has to do with names, in order.
 
@@ -121,9 +126,9 @@ def _follow_names(
         what = "opens, syncs and closes of folders, left out"
         table.surprises[what] += int(np.count_nonzero(of_folder))
     kept = ~of_folder & ~((of_row < 0) & (recorded["op"] == Op.CLOSE))
-    before = np.zeros(len(recorded), np.bool_)
-    before[instances.first_row[instances.is_implicit]] = True
-    begins = kept & (before | (recorded["op"] == Op.OPEN))
+    implicit = np.zeros(len(recorded), np.bool_)
+    implicit[instances.first_row[instances.is_implicit]] = True
+    begins = kept & (implicit | (recorded["op"] == Op.OPEN))
     # Per open of the trace, its number here.
     opened = np.full(len(instances.first_row) + 1, -1, np.int32)
     opens, others = _Namings(), _Namings()
@@ -137,7 +142,7 @@ def _follow_names(
         strict=True,
     ):
         if is_open:
-            name = _name_of_open(recorded, row, path, op, flags, table)
+            name = _name_of_open(recorded, row, path, op, flags, table, before)
             opens.add(table.open(name, 0 if flags == UNKNOWN or op != Op.OPEN else flags, file))
             continue
         naming = _naming(recorded.texts, table, op, path, target, flags, file)
@@ -148,7 +153,7 @@ def _follow_names(
     kept[unknown] = False
     opened[of_row[begins]] = np.arange(int(begins.sum()))
     # An open that is not in the trace stands right before the request that it was found by.
-    added = np.flatnonzero(begins & before)
+    added = np.flatnonzero(begins & implicit)
     rows = np.flatnonzero(kept)
     rows = np.insert(rows, np.searchsorted(rows, added), -1 - added) if len(added) else rows
     handles = opened[of_row[_source(rows)]]
@@ -209,7 +214,7 @@ class _Namings:
 
 
 def _name_of_open(
-    recorded: Recorded, row: int, path: int, op: int, flags: int, table: FileTable
+    recorded: Recorded, row: int, path: int, op: int, flags: int, table: FileTable, before: int
 ) -> str:
     if path < 0:
         process, file = (recorded.at(name, np.array([row]))[0] for name in ("process", "file"))
@@ -218,7 +223,7 @@ def _name_of_open(
         folder, _, last = recorded.texts[path].rpartition("/")
         if not last.startswith("#"):  # a folder, as in the call; the kernel says #INODE in it
             folder = recorded.texts[path]
-        name = f"{folder}/unnamed-{row}"
+        name = f"{folder}/unnamed-{before + row}"
     else:
         return recorded.texts[path]
     table.surprises["files without a name, given one beside any link"] += 1

@@ -2,11 +2,11 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from iotrace.replay.names import Names
-from iotrace.replay.paths import ancestors, rebase
+from iotrace.replay.paths import folders_of, rebase
 
 
 class Naming(NamedTuple):
@@ -29,7 +29,7 @@ class FileTable:
     another name, as symbolic links do, is replaced by that.
     """
 
-    def __init__(self, recorded_paths: Iterable[str]) -> None:
+    def __init__(self, recorded_paths: Iterable[str], folders: Set[str] = frozenset()) -> None:
         self.paths: list[str] = []
         self.file_count = 0
         self.surprises: Counter[str] = Counter()
@@ -42,8 +42,7 @@ class FileTable:
         self._links: dict[str, int] = {}
         self._gone: set[str] = set()
         self._relative: dict[str, str] = {path: rebase(path) for path in recorded_paths}
-        parents = {path.rpartition("/")[0] for path in self._relative.values()} - {""}
-        self._directories = {above for path in parents for above in (path, *ancestors(path))}
+        self._directories = folders_of(self._relative.values()) | folders
 
     def learn(self, recorded: str) -> None:
         """Add a name that the trace did not have."""

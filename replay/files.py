@@ -103,7 +103,15 @@ class Files(LazyRows[FileSpec]):
 
         A file that is replaced by another, or made anew, is one with it.
         """
-        return len(np.unique(np.where(self.final_path < 0, self.path, self.final_path)[chosen]))
+        return len(self._name_numbers(chosen))
+
+    def names(self, chosen: Mask) -> set[str]:
+        """Return the names that `count_names` counts; of those without one an empty one."""
+        numbers = self._name_numbers(chosen).tolist()
+        return {self.paths[number] if number >= 0 else "" for number in numbers}
+
+    def _name_numbers(self, chosen: Mask) -> Ints:
+        return np.unique(np.where(self.final_path < 0, self.path, self.final_path)[chosen])
 
     def row(self, place: int) -> FileSpec:
         """Return one file."""

@@ -17,7 +17,7 @@ Mask = npt.NDArray[np.bool_]
 BY_HANDLE = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.SYNC, Op.ALLOCATE, Op.TRUNCATE)
 _NEVER_OPENS = (Op.SYNC, Op.TRUNCATE, Op.CLOSE)
 # Opens of one file at a time that are told apart; a job that leaks more keeps the last ones.
-_OPEN_AT_A_TIME = 256
+OPEN_AT_A_TIME = 256
 _UNFIT = {Op.READ: os.O_WRONLY, Op.WRITE: os.O_RDONLY, Op.ALLOCATE: os.O_RDONLY}
 
 Opened = tuple[int, int, int]  # instance, thread, access mode
@@ -102,7 +102,7 @@ def _walk(
             if op in _NEVER_OPENS:
                 continue
             chosen = (len(first_row), thread, _access(flags) if op == Op.OPEN else os.O_RDWR)
-            opened = [*opened[1 - _OPEN_AT_A_TIME :], chosen]
+            opened = [*opened[1 - OPEN_AT_A_TIME :], chosen]
             first_row.append(row)
             implicit.append(op != Op.OPEN)
         of_row[row] = chosen[0]

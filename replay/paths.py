@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 
 from iotrace.traces.errors import PlanError
 
@@ -72,3 +73,13 @@ def ancestors(path: str) -> list[str]:
     """
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def folders_of(paths: Iterable[str]) -> set[str]:
+    """Return the directories above relative paths, all of them.
+
+    >>> sorted(folders_of(["a/b/c", "d"]))
+    ['a', 'a/b']
+    """
+    parents = {path.rpartition("/")[0] for path in paths} - {""}
+    return {above for path in parents for above in (path, *ancestors(path))}

@@ -96,8 +96,12 @@ class Recorded:
         return np.where(file < _NAMED, (knower << 32) | file, -1)
 
 
-def recorded_requests(trace: Trace) -> Recorded:
+def recorded_requests(trace: Trace, before: int | None = None) -> Recorded:
     """Return what can be replayed of a trace's requests.
+
+    Args:
+        trace: all of it, or rows that follow each other.
+        before: of such rows, how many lie before them: there may be nothing to replay; None: all.
 
     Raises:
         PlanError: there is nothing to replay, or a number no file could have.
@@ -135,7 +139,7 @@ def recorded_requests(trace: Trace) -> Recorded:
     keep = requests & (op > 0)
     for mask in left_out.values():
         keep &= ~mask
-    if not keep.any():
+    if before is None and not keep.any():
         if deep.any():
             rebase(texts[int(np.argmax(deep))])  # says what is wrong with it
         tensors_alone = trace.row_mask(layer="tensor").any()
@@ -156,7 +160,7 @@ def recorded_requests(trace: Trace) -> Recorded:
     columns["phase"] = phases(trace)
     row = _in_order(trace, np.flatnonzero(keep))
     kept = RecordedRequests(len(trace), columns).take(row, row=row)
-    _check_numbers(kept)
+    _check_numbers(kept, before or 0)
     return Recorded(kept, texts, notes)
 
 
@@ -254,17 +258,31 @@ def _asked(length: Ints, moved: Ints, data: Mask) -> Ints:
     return np.where(unbounded & (moved >= 0), moved.clip(0), asked)
 
 
-def _check_numbers(requests: RecordedRequests) -> None:
+def _check_numbers(requests: RecordedRequests, before: int) -> None:
     for name in ("offset", "length"):
         values = requests[name]
         bad = np.flatnonzero(values > MAX_PLACE_BYTES)
         if len(bad):
             raise PlanError(
-                f"row {requests['row'][bad[0]]} has {name} {values[bad[0]]}, more than a file can "
-                "hold; the trace is damaged"
+                f"row {before + requests['row'][bad[0]]} has {name} {values[bad[0]]}, more than a "
+                "file can hold; the trace is damaged"
             )
+    check_moved(moved_bytes(requests))
+
+
+def moved_bytes(requests: RecordedRequests) -> float:
+    """Return what the reads and writes ask for, in bytes; int64 need not hold it."""
     data = is_op(requests["op"], DATA_OPS)
-    if np.sum(requests["length"], where=data, dtype=np.float64) > MAX_MOVED_BYTES:
+    return float(np.sum(requests["length"], where=data, dtype=np.float64))
+
+
+def check_moved(size_bytes: float) -> None:
+    """Refuse more bytes than any job moves.
+
+    Raises:
+        PlanError: the trace is damaged.
+    """
+    if size_bytes > MAX_MOVED_BYTES:
         raise PlanError("the reads and writes move more than 2 EiB; the trace is damaged")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from iotrace.replay.allocation import has_huge_pages, loaded_bytes
 from iotrace.replay.executors.executor import Executor, LoopOptions, Run
+from iotrace.replay.executors.null import NullExecutor
 from iotrace.replay.fallocate_modes import fit_modes, modes_of, refused_modes
 from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.job import Op
@@ -88,13 +89,11 @@ def replay(
     if options.uncached and not np.any(plan.is_data() & ~direct_requests(plan)):
         raise PlanError("no read or write goes through the page cache; leave out --uncached")
     executor, degraded = choose_executor(options)
+    if options.executor == "null":
+        one = dry_run(plan, options.queue_depth)
+        return Outcome(plan, recorded, executor.name, (one,), None, degraded, ())
     group = group or Solo()
     with _tape(plan, options, group) as tape:
-        if options.executor == "null":
-            job = schedule(plan, options.queue_depth)
-            run = executor.run(job.job, tape, -1, LoopOptions(options.queue_depth))
-            one = _measure(plan, job, run, np.zeros(len(plan.streams), np.int64))
-            return Outcome(plan, recorded, executor.name, (one,), None, degraded, ())
         if options.stage is not None and group.size > 1:
             raise PlanError("--stage is for one process; leave it out, or the launcher")
         with ExitStack() as places:
@@ -111,6 +110,18 @@ def replay(
     outcome = replace(outcome, degraded=degraded + outcome.degraded)
     _refuse_if_strict(options, outcome.degraded)
     return outcome
+
+
+def dry_run(plan: Plan, queue_depth: int = 1) -> Repetition:
+    """Return what a run of `plan` would be in which all goes well, and takes no time.
+
+    Raises:
+        PlanError: it cannot be run.
+    """
+    job = schedule(plan, queue_depth)
+    with Tape(_TAPE_LEAST_BYTES) as tape:  # nothing looks at it
+        run = NullExecutor().run(job.job, tape, -1, LoopOptions(queue_depth))
+    return _measure(plan, job, run, np.zeros(len(plan.streams), np.int64))
 
 
 def _tape(plan: Plan, options: ReplayOptions, group: Group) -> Tape:

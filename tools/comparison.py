@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from iotrace.replay.measure import rank_seconds
+from iotrace.replay.measure import Moved, rank_seconds
 from iotrace.replay.plan import Applied, Note
-from iotrace.replay.result import Outcome
+from iotrace.replay.result import Outcome, RecordedSummary
 from iotrace.replay.statistics import INTERVAL_RUNS, estimate, latency_us
+from iotrace.replay.tally import Tally
 from iotrace.replay.verify import unproved_bytes
 from iotrace.tools.render import (
     NONE,
@@ -42,7 +43,6 @@ class Setting:
         root: the folder replayed in.
         queue_depth: requests in flight per stream.
         cold: whether files were to be put out of the page cache before reads.
-        dry: whether nothing was run.
         missing: what the trace is known to lack.
     """
 
@@ -50,7 +50,6 @@ class Setting:
     root: str
     queue_depth: int
     cold: bool
-    dry: bool
     missing: tuple[str, ...] = ()
 
 
@@ -75,39 +74,48 @@ def print_outcome(
         recorded_us: latencies of the recording, see `recorded_latency_us`.
     """
     print_facts(terminal, _setting(outcome, setting))
-    for title, problems in (
-        ("FAILED", outcome.errors),
-        ("DEGRADED: not what was asked for", outcome.degraded),
-        ("SIMULATED: not what this file system does by itself", outcome.simulated),
-        ("INCOMPLETE: what the trace lacks is not replayed either", setting.missing),
-    ):
-        if problems:
-            terminal.print()
-            print_problems(terminal, title, problems)
+    _print_troubles(terminal, outcome.errors, outcome.degraded, outcome.simulated, setting.missing)
     terminal.print()
-    lines = [*_counts(outcome)]
-    if not setting.dry:
-        lines += [*_times(outcome), *_latencies(outcome, recorded_us)]
+    lines = [*_counts(outcome.recorded, outcome.repetitions[-1].moved)]
+    lines += [*_times(outcome), *_latencies(outcome, recorded_us)]
     runs = len(outcome.whole)
     spread = INTERVAL if runs >= INTERVAL_RUNS else f"range of {runs} runs"
-    titles = ("", "recorded", "planned" if setting.dry else "replayed", spread, "ratio")
-    shown = [i for i in range(len(titles)) if titles[i] != spread or (runs > 1 and not setting.dry)]
+    titles = ("", "recorded", "replayed", spread, "ratio")
+    shown = [i for i in range(len(titles)) if titles[i] != spread or runs > 1]
     columns = [Column(titles[i], right=i > 0) for i in shown]
     print_table(terminal, columns, [[line[i] for i in shown] for line in lines])
-    if not setting.dry:
-        terminal.print()
-        print_facts(terminal, _fidelity(outcome))
+    terminal.print()
+    print_facts(terminal, _fidelity(outcome))
+
+
+def print_tally(terminal: Terminal, tally: Tally, trace: str) -> None:
+    """Print what a dry run tells.
+
+    Args:
+        terminal: where to.
+        tally: what it tells.
+        trace: as the user named it.
+    """
+    asked = _asked(trace, tally.applied, tally.notes)
+    print_facts(terminal, [*asked, ("dry run", "nothing was touched")])
+    _print_troubles(terminal, simulated=tally.simulated, missing=tally.missing)
+    terminal.print()
+    columns = [Column(title, right=bool(title)) for title in ("", "recorded", "planned", "ratio")]
+    lines = _counts(tally.recorded, tally.planned)
+    print_table(terminal, columns, [[*line[:3], line[4]] for line in lines])
+
+
+def _asked(
+    trace: str, applied: Sequence[Applied], notes: Sequence[Note]
+) -> Iterator[tuple[str, str]]:
+    yield "replay", trace
+    yield "transforms", ", ".join(map(describe_transform, applied)) or "none: the recorded requests"
+    for note in notes:
+        yield "note", describe_note(note)
 
 
 def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
-    yield "replay", setting.trace
-    transforms = map(describe_transform, outcome.plan.history[1:])
-    yield "transforms", ", ".join(transforms) or "none: the recorded requests"
-    for note in outcome.plan.notes:
-        yield "note", describe_note(note)
-    if setting.dry:
-        yield "dry run", "nothing was touched"
-        return
+    yield from _asked(setting.trace, outcome.plan.history[1:], outcome.plan.notes)
     parts = [outcome.executor, f"queue depth {setting.queue_depth}", f"in {setting.root}"]
     if outcome.submission_thread:
         parts.insert(1, "submitted by a kernel thread")
@@ -133,6 +141,24 @@ def _setting(outcome: Outcome, setting: Setting) -> Iterator[tuple[str, str]]:
         yield "verified", _proof(outcome) if outcome.verified else "NO, see FAILED"
     if outcome.workspace is not None:
         yield "kept in", outcome.workspace
+
+
+def _print_troubles(
+    terminal: Terminal,
+    failed: Sequence[str] = (),
+    degraded: Sequence[str] = (),
+    simulated: Sequence[str] = (),
+    missing: Sequence[str] = (),
+) -> None:
+    for title, problems in (
+        ("FAILED", failed),
+        ("DEGRADED: not what was asked for", degraded),
+        ("SIMULATED: not what this file system does by itself", simulated),
+        ("INCOMPLETE: what the trace lacks is not replayed either", missing),
+    ):
+        if problems:
+            terminal.print()
+            print_problems(terminal, title, problems)
 
 
 def _proof(outcome: Outcome) -> str:
@@ -165,8 +191,7 @@ def describe_note(note: Note) -> str:
     return f"{counted} ({format_bytes(note.size_bytes)})" if note.size_bytes else counted
 
 
-def _counts(outcome: Outcome) -> Iterator[Cells]:
-    recorded, done = outcome.recorded, outcome.repetitions[-1].moved
+def _counts(recorded: RecordedSummary | Moved, done: Moved) -> Iterator[Cells]:
     for label, before, after in (
         ("requests", recorded.requests, done.requests),
         ("reads and writes", recorded.data_requests, done.data_requests),

@@ -11,6 +11,7 @@ import argparse
 import multiprocessing
 import os
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,21 +20,19 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from iotrace.replay.build import plan_from_trace
-from iotrace.replay.executors.executor import LoopOptions
-from iotrace.replay.executors.null import NullExecutor
-from iotrace.replay.loop import Tape
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
-from iotrace.replay.schedule import schedule
 from iotrace.replay.transforms.aggregate import Aggregate
 from iotrace.replay.transforms.coalesce import Coalesce
 from iotrace.traces.columns import Strings
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.reader import read_trace
+from iotrace.traces.schema import METADATA_KEY, SCHEMA, TEXT_COLUMNS
 from iotrace.traces.trace import Trace
-from iotrace.traces.writer import write_trace
+from iotrace.traces.writer import ROWS_PER_GROUP
 
 RANKS, FILES, LENGTH = 8, 100, 4096
 AIM_SECONDS, AIM_BYTES, AIM_NULL_BYTES = 5.0, 64, 10**9
@@ -41,21 +40,33 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 
-def write_recording(count: int, path: Path) -> None:
-    """Write a trace of about `count` writes, the ranks taking turns."""
+def write_recording(count: int, path: Path, rows_per_group: int = ROWS_PER_GROUP) -> None:
+    """Write a trace of about `count` writes, the ranks taking turns; little of it is in memory."""
     files = RANKS * FILES
     each = count // files + 2  # of a file: its open, its writes, its close
-    place = np.arange(files * each)
+    columns = [field.name for field in SCHEMA if field.name in TEXT_COLUMNS]
+    with pq.ParquetWriter(
+        path, SCHEMA, compression="zstd", use_dictionary=columns, store_schema=False
+    ) as writer:
+        writer.add_key_value_metadata({METADATA_KEY: Metadata().to_json()})
+        for first in range(0, files * each, rows_per_group):
+            place = np.arange(first, min(first + rows_per_group, files * each))
+            writer.write_table(recording(place, each).table, row_group_size=rows_per_group)
+
+
+def recording(place: Ints, each: int) -> Trace:
+    """Return some rows of the trace, by their places in it; `each` file has so many."""
     rank = place % RANKS
     file = rank * FILES + place // RANKS // each
     step = place // RANKS % each
     op = np.where(step == 0, 0, np.where(step == each - 1, 2, 1)).astype(np.int32)
-    names = [f"/run/rank-{number // FILES}/{number % FILES}" for number in range(files)]
+    names = [f"/run/rank-{number // FILES}/{number % FILES}" for number in range(RANKS * FILES)]
     moved = np.where(op == 1, LENGTH, 0)
     columns: dict[str, Ints | Strings] = {
         "layer": Strings.constant("request", len(place)),
         "op": Strings(op, ("open", "write", "close")),
         "path": Strings(file.astype(np.int32), names),
+        "seq": place // RANKS,
         "start_ns": place * 1000,
         "end_ns": place * 1000 + 500,
         "rank": rank,
@@ -66,14 +77,22 @@ def write_recording(count: int, path: Path) -> None:
         "result": moved,
         "flags": np.where(op == 0, os.O_WRONLY | os.O_CREAT, 0),
     }
-    write_trace(Trace.from_columns(columns, Metadata()), path)
+    return Trace.from_columns(columns, Metadata())
 
 
-def run_null(plan: Plan) -> Plan:
-    """Schedule and count a plan, as a dry run does."""
-    with Tape(4 << 20) as tape:
-        NullExecutor().run(schedule(plan).job, tape, -1, LoopOptions())
-    return plan
+def dry_run(path: Path) -> int:
+    """Replay a trace by the null executor, in a process of its own; return the most memory it had.
+
+    A process that is started counts what the one that starts it has, too: that is to be little.
+    """
+    started = time.monotonic()
+    command = [sys.executable, "-m", "iotrace.tools", "replay", str(path), "--executor", "null"]
+    pid = os.posix_spawn(sys.executable, command, os.environ)
+    _, status, usage = os.wait4(pid, 0)
+    if status:
+        raise SystemExit("the dry run failed")
+    print(f"{time.monotonic() - started:.0f} s, user {usage.ru_utime:.0f} s")
+    return usage.ru_maxrss * 1024
 
 
 @dataclass
@@ -110,7 +129,7 @@ def main() -> None:
     """Print a line per stage."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=1_000_000)
-    parser.add_argument("--null", action="store_true", help="only schedule, and run nothing")
+    parser.add_argument("--null", action="store_true", help="only the dry run")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.parquet")
@@ -118,13 +137,13 @@ def main() -> None:
         writer.start()  # apart: its memory is not that of a plan
         writer.join()
         stages = Stages(chosen.requests)
+        if chosen.null:
+            most_bytes = dry_run(path)
+            print(f"{most_bytes:,} B in all (aim for 50 million: {AIM_NULL_BYTES:,})")
+            return
         trace, _ = stages.run("read", read_trace, path)
     plan, _ = stages.run("made", plan_from_trace, trace)
     del trace
-    if chosen.null:
-        stages.run("null", run_null, plan)
-        print(f"{peak_bytes():,} B in all (aim for 50 million: {AIM_NULL_BYTES:,})")
-        return
     plan, first = stages.run("aggregate", Aggregate("rank"), plan)
     plan, second = stages.run("coalesce", Coalesce(), plan)
     per_aim = (first + second) * 1e7 / chosen.requests

@@ -12,19 +12,21 @@ from iotrace.replay.build import plan_from_trace
 from iotrace.replay.fidelity import compare_requests
 from iotrace.replay.group import join_group
 from iotrace.replay.options import ReplayOptions
+from iotrace.replay.parts import parts_of
 from iotrace.replay.plan import Plan
 from iotrace.replay.result import RecordedSummary
+from iotrace.replay.tally import Tally, tally_parts
 from iotrace.replay.target import probe_target
 from iotrace.replay.transforms.select import Select
 from iotrace.tools.arguments import TraceArgument
-from iotrace.tools.comparison import Setting, print_outcome, recorded_latency_us
+from iotrace.tools.comparison import Setting, print_outcome, print_tally, recorded_latency_us
 from iotrace.tools.explanation import print_explanation
 from iotrace.tools.next_command import free_name, say_next
 from iotrace.tools.output import STDOUT, save_trace, write_json
 from iotrace.tools.panels.output import OutputPanel
 from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.run import PlacePanel, RunPanel, replay_options
-from iotrace.tools.panels.shape import ShapePanel
+from iotrace.tools.panels.shape import LayerName, ShapePanel
 from iotrace.tools.progress import progress
 from iotrace.tools.render import Terminal
 from iotrace.tools.shape import Shape, transforms
@@ -81,10 +83,18 @@ def replay(
     if group.rank == 0:
         result.check(trace)
 
+    dry = options.executor == "null"
+    if dry and _needs_totals_alone(shape, requests, result):
+        with progress() as report:
+            tally = tally_parts(parts_of(trace, progress=report), options.queue_depth)
+        if group.rank == 0:
+            print_tally(Terminal(), tally, trace)
+        if group.size == 1:
+            say_next(*_next_words(trace, shape, options, result))
+        return 0
     recording = read_trace(trace)
     plan = plan_from_trace(recording, requests.layer.value)
     compared = _compared(recording, plan, shape.op)
-    dry = options.executor == "null"
     plans = [plan]
     for transform in transforms(shape, None if dry else options.runs_in):
         plan = transform(plan)
@@ -102,11 +112,11 @@ def replay(
         outcome = replace(outcome, fidelity=compare_requests(outcome.plan, timings, recording))
 
     # The screen first: a full disk must not cost the figures as well.
-    if result.json_to != STDOUT:
+    if result.json_to != STDOUT and dry:
+        print_tally(Terminal(), Tally.of(outcome, recording.metadata), trace)
+    elif result.json_to != STDOUT:
         missing = tuple(recording.metadata.completeness.problems())
-        setting = Setting(
-            trace, _place(options), options.queue_depth, not options.warm, dry, missing
-        )
+        setting = Setting(trace, _place(options), options.queue_depth, not options.warm, missing)
         print_outcome(Terminal(), outcome, setting, recorded_latency_us(compared))
     if result.json_to is not None:
         write_json(outcome.to_json(trace), result.json_to)
@@ -117,6 +127,12 @@ def replay(
     if group.size == 1 or result.output is not None:  # how it was launched is not known here
         say_next(*_next_words(trace, shape, options, result))
     return 0
+
+
+def _needs_totals_alone(shape: Shape, requests: ShapePanel, result: OutputPanel) -> bool:
+    """Return whether a dry run tells nothing but totals of the recorded requests."""
+    tells_more = requests.explain or result.output is not None or result.json_to is not None
+    return shape == Shape() and requests.layer is LayerName.REQUEST and not tells_more
 
 
 def _place(options: ReplayOptions) -> str:
