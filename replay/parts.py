@@ -55,33 +55,38 @@ def parts_of(
     batches = Batches(location, _COLUMNS)
     known = batches.metadata
     cuts: list[int] = []
+    end = 0
     folders: frozenset[str] = frozenset()
     if batches.is_whole and batches.rows > least_rows and len(known.hosts) < 2 > known.clocks:
         points = QuietPoints()
         for rows in batches:
             points.add(rows)
             progress("look", points.rows, batches.rows)
-        cuts, folders = points.cuts(least_rows), points.folders
+            if points.size_bytes > batches.limit_bytes:
+                break  # the reader knows what to say of so much
+        else:
+            cuts, folders, end = points.cuts(least_rows), points.folders, points.rows
         del points
     if not cuts:
         yield Part(read_trace(location, _COLUMNS))
         return
-    for before, rows in _cut(batches, cuts):
+    for before, rows in _cut(batches, [*cuts, end]):
         yield Part(rows, before, folders)
-        progress("plan", before + len(rows), batches.rows)
+        progress("plan", before + len(rows), end)
 
 
 def _cut(batches: Batches, cuts: list[int]) -> Iterator[tuple[int, Trace]]:
-    """Yield the rows between cuts, and how many lie before them."""
+    """Yield the rows before each cut, and how many lie before these; the last is behind all."""
     held: list[Trace] = []
     begin = read = 0
-    ends = iter([*cuts, batches.rows])
+    ends = iter(cuts)
     end = next(ends, None)
     for rows in batches:
         first = 0
         while end is not None and read + len(rows) >= end:
-            held.append(rows.span(first, end - read))
+            held.append(rows.between(first, end - read))
             yield begin, merge_traces(held)
             first, held, begin, end = end - read, [], end, next(ends, None)
-        held.append(rows.span(first, len(rows)))
+        held.append(rows.between(first, len(rows)))
+        batches.refuse_over(sum(one.size_bytes for one in held))
         read += len(rows)

@@ -8,7 +8,7 @@ and what a folder holds that is renamed, made again or removed.
 """
 
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -25,6 +25,7 @@ from iotrace.replay.recorded import (
     moved_bytes,
     recorded_requests,
 )
+from iotrace.replay.uses import NEVER, Uses
 from iotrace.traces.errors import PlanError
 from iotrace.traces.file_numbers import knowers
 from iotrace.traces.intervals import Intervals
@@ -35,7 +36,6 @@ from iotrace.traces.trace import Trace
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_NEVER = np.iinfo(np.int64).max
 _OPENS_HANDLE = (Op.READ, Op.WRITE, Op.ALLOCATE)  # where it was open before
 _QUIET, _DATA = 1, 2  # of a row: a part may begin here, and what it holds can be replayed
 _FOR_WRITES, _FOR_READS, _READ, _WRITTEN, _FOLDER = 1, 2, 4, 8, 16  # of a handle
@@ -57,9 +57,9 @@ class QuietPoints:
         self._last_ns = np.iinfo(np.int64).min
         self._marks: list[npt.NDArray[np.uint8]] = []
         self._spans: list[tuple[int, int]] = []  # first and last row of what must not be cut
-        self._names = _Uses(replayed=0)
-        self._files = _Uses(name=-1)
-        self._handles = _Uses(opens=0, since=-1, ways=0)
+        self._names = Uses(replayed=0)
+        self._files = Uses(name=-1)
+        self._handles = Uses(opens=0, since=-1, ways=0)
         self._directories: list[tuple[int, int]] = []  # name and row
         self._renames: list[tuple[int, int]] = []  # both names
         self._layers: set[str] = set()
@@ -117,6 +117,12 @@ class QuietPoints:
             begin += int(np.argmax(ahead))
             found.append(begin)
         return found
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that this takes, about."""
+        uses = (self._names, self._files, self._handles)
+        return 3 * self.rows + sum(one.size_bytes for one in uses)
 
     def _is_of_a_piece(self) -> bool:
         """Return whether something is in the recording that only all of it tells."""
@@ -286,64 +292,13 @@ class QuietPoints:
         for number, name in enumerate(names):
             for above in (*ancestors(name), name) if wanted else ():
                 if above in wanted:
-                    low, high = within.get(above, (_NEVER, -1))
+                    low, high = within.get(above, (NEVER, -1))
                     within[above] = (min(low, first[number]), max(high, last[number]))
         for pair in self._renames:
             bounds = [within[names[number]] for number in pair]
             yield min(low for low, _ in bounds), max(high for _, high in bounds)
         for number, row in self._directories:
             yield within[names[number]][0], row
-
-
-class _Uses:
-    """Keys, numbered as they are met; of each first and last use, whether it is tied, and more."""
-
-    def __init__(self, **more: int) -> None:
-        self._numbers: dict[Hashable, int] = {}
-        self._defaults = {"first": int(_NEVER), "last": -1, "is_tied": 0, **more}
-        self._columns = {name: np.zeros(0, np.int64) for name in self._defaults}
-
-    def __getitem__(self, name: str) -> Ints:
-        """Return a column, to be written to as well."""
-        return self._columns[name][: len(self._numbers)]
-
-    def keys(self) -> list[Hashable]:
-        """Return the keys in the order of their numbers."""
-        return [*self._numbers]
-
-    def numbered(self, keys: Sequence[Hashable]) -> Ints:
-        """Return the numbers of keys."""
-        numbers = self._numbers
-        found = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
-        room = len(self._columns["first"])
-        if len(numbers) > room:
-            more = 2 * len(numbers) - room
-            for name, column in self._columns.items():
-                added = np.full(more, self._defaults[name], np.int64)
-                self._columns[name] = np.concatenate([column, added])
-        return found
-
-    def use(self, number: Ints, row: Ints) -> None:
-        """Note that keys are used in rows."""
-        np.minimum.at(self["first"], number, row)
-        np.maximum.at(self["last"], number, row)
-
-    def differs(self, column: str, number: Ints, value: Ints) -> Mask:
-        """Return which keys have had another value in a column, and set those that had none."""
-        known = self[column]
-        fresh = known[number] < 0
-        known[number[fresh]] = value[fresh]
-        return np.asarray(known[number] != value)
-
-    def tie(self, number: Ints) -> None:
-        """Let all uses of keys lie in one part."""
-        self["is_tied"][number] = 1
-
-    def tied(self) -> Iterator[tuple[int, int]]:
-        """Yield first and last use of what is tied."""
-        chosen = (self["is_tied"] > 0) & (self["last"] >= 0)
-        columns = (self[name][chosen].tolist() for name in ("first", "last"))
-        yield from zip(*columns, strict=True)
 
 
 def _below_root(name: Hashable) -> str:

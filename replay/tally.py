@@ -66,7 +66,8 @@ def tally_parts(parts: Iterable[Part], queue_depth: int = 1) -> Tally:
     missing: tuple[str, ...] = ()
     for part in parts:
         rows = part.rows
-        missing = tuple(rows.metadata.completeness.problems())
+        if not part.before:
+            missing = tuple(rows.metadata.completeness.problems())
         recorded.add(*_recorded(rows))
         plan = plan_from_trace(rows, before=part.before, folders=part.folders)
         del part, rows  # are not needed any more

@@ -9,7 +9,7 @@ from iotrace.traces.metadata import Metadata
 from iotrace.traces.newer import is_newer
 from iotrace.traces.schema import COLUMNS, REQUIRED_COLUMNS
 from iotrace.traces.trace import Trace
-from iotrace.traces.trace_file import MEMORY_SHARE, TraceFile
+from iotrace.traces.trace_file import MEMORY_SHARE, TraceFile, refuse_over
 
 
 class Batches:
@@ -20,6 +20,7 @@ class Batches:
         is_whole: whether the rows are those of `read_trace`, but for their order. Those of several
             files are joined, and words of a later version are sorted out, with all rows at hand.
         rows: of the first file.
+        limit_bytes: most memory that rows may take: a third of what is available.
 
     Raises:
         TraceFormatError: as `read_trace`.
@@ -32,7 +33,16 @@ class Batches:
         self.metadata: Metadata = self._file.metadata
         self.is_whole = len(found.paths) == 1 and not is_newer(self.metadata.format_version)
         self.rows = self._file.rows
+        self.limit_bytes = available_memory_bytes() // MEMORY_SHARE
 
     def __iter__(self) -> Iterator[Trace]:
         """Read them, from the first on each time; one row group takes at most what a trace may."""
-        return self._file.batches(self._columns, available_memory_bytes() // MEMORY_SHARE)
+        return self._file.batches(self._columns, self.limit_bytes)
+
+    def refuse_over(self, size_bytes: int) -> None:
+        """Refuse rows that take more memory than they may.
+
+        Raises:
+            TraceFormatError: as `read_trace` says it.
+        """
+        refuse_over(self.limit_bytes, size_bytes, self._file.path)

@@ -71,6 +71,11 @@ class Trace:
         return int(self.table.num_rows)
 
     @property
+    def size_bytes(self) -> int:
+        """Memory that the rows take."""
+        return int(self.table.nbytes)
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns at hand, in schema order."""
         return tuple(self.table.column_names)
@@ -160,7 +165,7 @@ class Trace:
             return self
         return Trace(self.table.filter(pa.array(mask)), self.metadata)
 
-    def span(self, first: int, end: int) -> "Trace":
+    def between(self, first: int, end: int) -> "Trace":
         """Return the rows from `first` on, before `end`."""
         return Trace(self.table.slice(first, end - first), self.metadata)
 

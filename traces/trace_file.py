@@ -69,7 +69,7 @@ class TraceFile:
         """
         try:
             present = self._checked(wanted)
-            _refuse_over(limit_bytes, sum(self._needed_bytes(present)), self.path)
+            refuse_over(limit_bytes, sum(self._needed_bytes(present)), self.path)
             # Nothing here holds the groups: they go column by column.
             groups = _row_groups(self._file, self.path, present, limit_bytes)
             return Trace(sort_rows(_to_schema(pa.concat_tables(groups), wanted)), self.metadata)
@@ -84,9 +84,9 @@ class TraceFile:
         try:
             present = self._checked(wanted)
             for i, size_bytes in enumerate(self._needed_bytes(present)):
-                _refuse_over(limit_bytes, size_bytes, self.path)
+                refuse_over(limit_bytes, size_bytes, self.path)
                 group = _row_group(self._file, i, present)
-                _refuse_over(limit_bytes, group.nbytes, self.path)
+                refuse_over(limit_bytes, group.nbytes, self.path)
                 yield Trace(_to_schema(group, wanted), self.metadata)
         except _READ_ERRORS as error:
             raise _broken(self._location, self.path, error) from error
@@ -165,7 +165,12 @@ def _is_readable(field: pa.Field) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or kind == pa.null())
 
 
-def _refuse_over(limit_bytes: int, rows_bytes: int, path: str) -> None:
+def refuse_over(limit_bytes: int, rows_bytes: int, path: str) -> None:
+    """Refuse rows of a file that take more memory than they may.
+
+    Raises:
+        TraceFormatError: they do.
+    """
     if rows_bytes > limit_bytes:
         raise TraceFormatError(
             f"{path} takes {sized(rows_bytes)} of memory when decoded, and work on it up to "
@@ -182,7 +187,7 @@ def _row_groups(
     for i in range(file.metadata.num_row_groups):
         group = _row_group(file, i, present)
         read_bytes += group.nbytes
-        _refuse_over(limit_bytes, read_bytes, path)
+        refuse_over(limit_bytes, read_bytes, path)
         yield group
 
 

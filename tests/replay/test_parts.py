@@ -38,6 +38,8 @@ open log w+append
 write log {1} 10
 close log
 """
+MAKE = "open {0} w+create\nwrite {0} 0 100\nclose {0}\n"
+READ = "open {0} r\nread {0} 0 100\nclose {0}\n"
 # What comes between jobs.
 BETWEEN = (
     *(
@@ -135,6 +137,20 @@ def test_a_job_of_many_steps_is_cut_between_them(tmp_path: Path) -> None:
         sum(len(part.rows) for part in found[:place]) for place in range(len(found))
     ]
     assert tally_parts(found) == whole(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{MAKE.format('t/a')}{MAKE.format('z')}rename t u\n{MAKE.format('y')}{READ.format('u/a')}",
+        f"{MAKE.format('a')}{MAKE.format('z')}open a r\nread a 0 200 -> 50\nclose a\n",
+    ],
+    ids=["a folder is renamed", "a read gets less than there is"],
+)
+def test_what_is_known_from_before_counts(tmp_path: Path, text: str) -> None:
+    """A part alone would not know that a file has another name, or that there is more of it."""
+    path = write(sketch_trace(text), tmp_path / "t.parquet", 4)
+    assert tally_parts(parts(path)) == whole(path)
 
 
 def test_a_file_open_or_renamed_is_not_cut(tmp_path: Path) -> None:
