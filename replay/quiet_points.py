@@ -45,7 +45,7 @@ _RENAMING = ("rename", "link", "unlink")
 class QuietPoints:
     """Takes in the rows of a recording in order, then tells where it can be cut.
 
-    It keeps a byte per row, and some hundred per file.
+    It keeps up to 3 bytes per row, and some hundred per file.
 
     Attributes:
         rows: taken in so far.

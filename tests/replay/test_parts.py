@@ -222,7 +222,7 @@ def test_a_file_that_is_broken_in_the_middle_is_refused_as_by_the_reader(tmp_pat
         assert_one_line_error(done, 2, "t.parquet")
 
 
-def test_the_memory_of_a_dry_run_does_not_grow_with_the_trace(tmp_path: Path) -> None:
+def test_a_dry_run_does_not_hold_the_trace(tmp_path: Path) -> None:
     """Two million requests of 200 B and a plan of 290 B each would take a GB."""
     path = tmp_path / "t.parquet"
     write_recording(2_000_000, path, rows_per_group=1 << 17)
