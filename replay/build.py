@@ -10,6 +10,7 @@ from iotrace.replay.barriers import OVERTAKEN, find_barriers
 from iotrace.replay.content import find_content
 from iotrace.replay.file_table import FileTable, Naming
 from iotrace.replay.files import describe_files
+from iotrace.replay.folders import FOLDER_MODE, with_folders
 from iotrace.replay.instances import Instances, find_instances
 from iotrace.replay.job import Op, SyncKind, is_op
 from iotrace.replay.plan import Applied, Note, Plan
@@ -41,7 +42,7 @@ _KEPT_FLAGS = (
     os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_APPEND
     | os.O_DIRECT | os.O_SYNC | os.O_DSYNC
 )  # fmt: skip
-_FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
+_FILE_MODE = 0o644
 _OWNER = 0o600  # whatever a job's files allow, a replay must read back its own
 
 
@@ -93,7 +94,7 @@ def plan_from_trace(
         notes.append(Note("recordings whose clocks nothing joins, one after another", clocks))
     relocation = Relocation()
     paths = tuple(table.paths)
-    return Plan(
+    plan = Plan(
         files=describe_files(requests, paths, content.initial_bytes, relocation),
         paths=paths,
         streams=streams,
@@ -103,6 +104,7 @@ def plan_from_trace(
         history=(Applied("recorded", (("layer", layer),), tuple(notes)),),
         barriers_ns=barriers_ns,
     )
+    return with_folders(plan)
 
 
 def _named_paths(recorded: Recorded) -> list[str]:
@@ -317,5 +319,5 @@ def _modes(
     known = recorded.at("length", creates)
     modes = np.zeros(len(op), np.int16)
     modes[creates] = np.where((known > 0) & (known <= 0o7777), known | _OWNER, _FILE_MODE)
-    modes[op == Op.MKDIR] = _DIRECTORY_MODE
+    modes[op == Op.MKDIR] = FOLDER_MODE
     return modes

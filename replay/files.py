@@ -145,14 +145,14 @@ def describe_files(
         paths: names that the requests' `path` and `target` index.
         initial_bytes: per file, recorded bytes that must be there before the run.
         relocation: where recorded extents lie.
-        previous: gives the path of a file that no request names; its paths are the first ones.
+        previous: gives the path of a file that no request names.
         old_bytes: per file, see FileSpec; None: as they were previously.
     """
     count = len(initial_bytes)
     path, exists = _beginnings(requests, count)
     if previous is not None:
-        known = path[: len(previous)]
-        known[known < 0] = previous.path[known < 0]
+        unnamed = np.flatnonzero(path[: len(previous)] < 0)
+        path[unnamed] = _numbers_in(paths, previous, unnamed)
     written, read = (_files_of(requests, op, count) for op in (Op.WRITE, Op.READ))
     if old_bytes is None:
         old_bytes = np.zeros(count, np.int64)
@@ -164,13 +164,14 @@ def describe_files(
     np.maximum.at(sizes, before["file"], before["offset"] + before["length"])
     names = Bindings.of(requests, paths)
     exists |= sizes > 0
+    path, known_paths = _before_moves(requests, path, exists, names.paths)
     changes = resets_of(requests) | is_op(
         requests["op"], (Op.WRITE, Op.ALLOCATE, Op.RENAME, Op.LINK)
     )
     changed = ~exists
     changed[requests["file"][changes & (requests["file"] >= 0)]] = True
     return Files(
-        paths=names.paths,
+        paths=known_paths,
         path=path,
         exists=exists,
         initial_bytes=initial_bytes,
@@ -199,6 +200,46 @@ def _beginnings(requests: Requests, count: int) -> tuple[Ints, Mask]:
     path, exists = np.full(count, -1), np.zeros(count, np.bool_)
     path[files], exists[files] = rows["path"], ~creates
     return path, exists
+
+
+def _numbers_in(paths: Sequence[str], previous: Files, file: Ints) -> Ints:
+    """Return the numbers in `paths` of the names that files had; -1: none."""
+    if not len(file):
+        return file
+    numbers = {name: number for number, name in enumerate(paths)}
+    names = (previous.paths[one] if one >= 0 else None for one in previous.path[file].tolist())
+    return np.array([numbers.get(name, -1) if name else -1 for name in names], np.int64)
+
+
+def _before_moves(
+    requests: Requests, path: Ints, exists: Mask, paths: Sequence[str]
+) -> tuple[Ints, Sequence[str]]:
+    """Return the names before the run, where a file is first met in a folder that was renamed.
+
+    Such a file was in the folder before, as nobody recorded that it came later.
+
+    Returns:
+        The given paths with these in their place, and the names that they index: first the given.
+    """
+    place = np.flatnonzero((requests["op"] == Op.RENAME) & (requests["file"] < 0))
+    if not len(place):
+        return path, paths
+    columns = (requests.at(name, place).tolist() for name in ("path", "target"))
+    moves = [
+        (paths[source] + "/", paths[target] + "/") for source, target in zip(*columns, strict=True)
+    ]
+    files, first = first_of_each(requests["file"])
+    numbers = {name: number for number, name in enumerate(paths)}
+    path = path.copy()
+    for file, before in zip(files.tolist(), np.searchsorted(place, first).tolist(), strict=True):
+        if file < 0 or not exists[file] or path[file] < 0:
+            continue
+        name = paths[path[file]]
+        for source, target in reversed(moves[:before]):
+            if name.startswith(target):
+                name = source + name[len(target) :]
+        path[file] = numbers.setdefault(name, len(numbers))
+    return path, tuple(numbers)
 
 
 def initial_extents(initial_bytes: npt.NDArray[np.int64], relocation: Relocation) -> Rows:

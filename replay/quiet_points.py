@@ -45,7 +45,7 @@ _RENAMING = ("rename", "link", "unlink")
 class QuietPoints:
     """Takes in the rows of a recording in order, then tells where it can be cut.
 
-    It keeps up to 3 bytes per row, and some hundred per file.
+    It keeps a byte per row, and some hundred per file.
 
     Attributes:
         rows: taken in so far.
@@ -57,10 +57,10 @@ class QuietPoints:
         self._last_ns = np.iinfo(np.int64).min
         self._marks: list[npt.NDArray[np.uint8]] = []
         self._spans: list[tuple[int, int]] = []  # first and last row of what must not be cut
-        self._names = Uses(replayed=0)
+        self._names = Uses(replayed=0, moved=0)
         self._files = Uses(name=-1)
         self._handles = Uses(opens=0, since=-1, ways=0)
-        self._directories: list[tuple[int, int]] = []  # name and row
+        self._directories: list[tuple[int, int, bool]] = []  # name, row, whether it is removed
         self._renames: list[tuple[int, int]] = []  # both names
         self._layers: set[str] = set()
         self._ranks: set[int] = set()
@@ -129,6 +129,9 @@ class QuietPoints:
         ways = self._handles["ways"]
         moves_folder = np.any((ways & _FOLDER > 0) & (ways & (_READ | _WRITTEN) > 0))
         several = len(self._ranks) > 1 and self._has_barriers
+        keys = zip(self._names.keys(), self._names["moved"].tolist(), strict=True)
+        moved = (_below_root(key) for key, is_moved in keys if is_moved)
+        moves_folder |= not self.folders.isdisjoint(moved)
         return several or self._is_disordered or len(self._layers) > 1 or bool(moves_folder)
 
     @property
@@ -195,10 +198,10 @@ class QuietPoints:
         self._names.tie(name[tied & (name >= 0)])
         tied |= is_op(op, BY_HANDLE) & (name < 0)
         self._files.tie(file[tied & (file >= 0)])
+        self._names["moved"][name[is_op(op, (Op.READ, Op.WRITE)) & (name >= 0)]] = 1
         directories = np.flatnonzero(is_op(op, (Op.MKDIR, Op.RMDIR)))
-        self._directories += zip(
-            name[directories].tolist(), (self.rows + row[directories]).tolist(), strict=True
-        )
+        columns = (name, self.rows + row, op == Op.RMDIR)
+        self._directories += zip(*(c[directories].tolist() for c in columns), strict=True)
 
     def _follow_handles(self, recorded: Recorded, name: Ints) -> None:
         """Find from where to where files are open, in each process."""
@@ -284,21 +287,31 @@ class QuietPoints:
         yield from self._folder_ties(names)
 
     def _folder_ties(self, names: list[str]) -> Iterator[tuple[int, int]]:
-        """Yield what ties folders to what lies in them: renames, and making and removing them."""
+        """Yield what ties folders to what lies in them: renames, and making and removing them.
+
+        A folder in one that is made may have no making of its own: what first uses it has one then.
+        """
         wanted = {names[number] for number in chain(*self._renames)}
-        wanted |= {names[number] for number, _ in self._directories}
+        listed = {names[number] for number, *_ in self._directories}
+        wanted |= listed
         first, last = self._names["first"].tolist(), self._names["last"].tolist()
         within: dict[str, tuple[int, int]] = {}
         for number, name in enumerate(names):
             for above in (*ancestors(name), name) if wanted else ():
-                if above in wanted:
+                if above in wanted or not wanted.isdisjoint(ancestors(above)):
                     low, high = within.get(above, (NEVER, -1))
                     within[above] = (min(low, first[number]), max(high, last[number]))
         for pair in self._renames:
             bounds = [within[names[number]] for number in pair]
             yield min(low for low, _ in bounds), max(high for _, high in bounds)
-        for number, row in self._directories:
-            yield within[names[number]][0], row
+        until: dict[str, int] = {}
+        for name in (folders_of(names) if listed else set()) - listed:
+            for above in ancestors(name):
+                if above in listed:
+                    until[above] = max(until.get(above, -1), within[name][0])
+        for number, row, is_removed in self._directories:
+            low, high = within[names[number]]
+            yield low, max(row, high if is_removed else until.get(names[number], -1))
 
 
 def _below_root(name: Hashable) -> str:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from iotrace.replay.content import find_content
 from iotrace.replay.files import describe_files
+from iotrace.replay.folders import with_folders
 from iotrace.replay.job import MAX_OFFSET_BYTES, Op
 from iotrace.replay.paths import rebase
 from iotrace.replay.pieces import Ints
@@ -40,7 +41,7 @@ def plan_from_tensors(trace: Trace) -> Plan:
     if shared:
         notes.append(Note("tensors in another's storage, moved with it", shared))
     relocation = Relocation()
-    return Plan(
+    plan = Plan(
         files=describe_files(content.requests, paths, content.initial_bytes, relocation),
         paths=paths,
         streams=streams,
@@ -49,6 +50,7 @@ def plan_from_tensors(trace: Trace) -> Plan:
         relocation=relocation,
         history=(Applied("recorded", (("layer", "tensor"),), (*notes, *content.notes)),),
     )
+    return with_folders(plan)
 
 
 def _extents(trace: Trace) -> tuple[dict[str, Ints], list[str], list[Note]]:

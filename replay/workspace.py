@@ -13,10 +13,10 @@ from typing import Self
 import numpy as np
 
 from iotrace.replay.bindings import Bindings
+from iotrace.replay.folders import Folders
 from iotrace.replay.group import Group, Solo, once
 from iotrace.replay.intervals import unions
 from iotrace.replay.job import Op, is_op
-from iotrace.replay.names import Names
 from iotrace.replay.paths import ancestors
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
@@ -113,7 +113,7 @@ class Workspace:
         Raises:
             PlanError: a directory has the name of a file, or cannot be made.
         """
-        for directory in directories_before(plan):
+        for directory in Folders.of(plan).before:
             try:
                 make_below(self.fd, directory)
             except FileExistsError:
@@ -167,31 +167,6 @@ def make_folders(fd: int, path: str) -> None:
     for directory in ancestors(path):
         with suppress(FileExistsError):
             make_below(fd, directory)
-
-
-def directories_before(plan: Plan) -> list[str]:
-    """Return the directories that must be there before the run, parents first."""
-    names = Names()
-    needed: list[str] = []
-    for path in plan.files.path[plan.files.exists].tolist():
-        needed += names.enter(plan.paths[path] if path >= 0 else "")
-    rows = plan.requests.compress(plan.requests["path"] >= 0)
-    columns = (rows[name].tolist() for name in ("op", "file", "path", "target"))
-    for op, file, path, target in zip(*columns, strict=True):
-        name = plan.paths[path]
-        needed += names.enter(name)
-        if target >= 0:
-            needed += names.enter(plan.paths[target])
-        if op == Op.MKDIR:
-            names.add_directory(name)
-        elif op == Op.RMDIR:
-            needed += [] if names.has_directory(name) else [name]
-            names.remove_directory(name)
-        elif op == Op.RENAME and file < 0:
-            needed += [] if names.has_directory(name) else [name]
-            names.add_directory(name)
-            names.move_directory(name, plan.paths[target])
-    return list(dict.fromkeys(needed))
 
 
 def peak_bytes(plan: Plan) -> int:

@@ -209,13 +209,13 @@ def _are_free(plan: Plan, wanted: Mask, folders: _Folders) -> Mask:
     bound = Bindings.of(plan.requests, plan.paths)
     order = np.lexsort((bound.start, bound.path))
     path, first = first_of_each(bound.path[order])
-    owner, begin = np.full((2, len(bound.paths)), -1)
+    owner, begin = np.full((2, len(files.paths)), -1)
     owner[path], begin[path] = bound.file[order[first]], bound.start[order[first]]
     is_free: Mask = wanted & (owner[files.path] == np.arange(len(files)))
     is_free &= files.exists | ~np.isin(files.path, files.path[files.exists])
-    names = {bound.paths[one] for one in path.tolist()}
+    names = {files.paths[one] for one in path.tolist()}
     for file in np.flatnonzero(is_free).tolist():
-        name = bound.paths[files.path[file]]
+        name = files.paths[files.path[file]]
         above = ancestors(name)
         is_free[file] = (
             name not in folders.names

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from iotrace.replay.coverage import CUT, READ, WRITE, Unwritten, find_unwritten, make_events
 from iotrace.replay.files import resets_of
+from iotrace.replay.folders import with_folders
 from iotrace.replay.job import DATA_OPS, Op, is_op
 from iotrace.replay.pieces import Ints, Pieces, cut, packed, pieces_in_place
 from iotrace.replay.plan import Applied, Note, Plan
@@ -20,6 +21,7 @@ from iotrace.traces.phases import Phase
 Mask = npt.NDArray[np.bool_]
 
 PHASES = tuple(phase.name.lower() for phase in Phase)
+_NO_PATH = -2  # one without a number in the plan
 _OPS = tuple(Op(op).name.lower() for op in DATA_OPS)
 
 
@@ -100,7 +102,7 @@ class Select:
         kept = _keeping_bytes(requests, there, until)
         if not np.array_equal(kept["flags"], requests["flags"]):
             selected = plan.derive(applied, kept, pieces, initial_bytes=initial_bytes)
-        return _told_apart(plan, selected)
+        return with_folders(_told_apart(plan, selected))
 
     def _matches(self, plan: Plan) -> Mask:
         rows = plan.requests
@@ -214,6 +216,7 @@ def _told_apart(plan: Plan, selected: Plan) -> Plan:
     rows = selected.requests
     names = {name: rows[name].copy() for name in ("path", "target")}
     paths = list(plan.paths)
+    numbers = {path: number for number, path in enumerate(paths)}
     seen: set[str] = set()
     for file, spec in enumerate(selected.files):
         if not spec.exists or spec.path not in seen:
@@ -221,7 +224,7 @@ def _told_apart(plan: Plan, selected: Plan) -> Plan:
             continue
         own = rows["file"] == file
         for column in names.values():
-            column[own & (column == plan.paths.index(spec.path))] = len(paths)
+            column[own & (column == numbers.get(spec.path, _NO_PATH))] = len(paths)
         paths.append(f"{spec.path}.iotrace-{file}")
     if len(paths) == len(plan.paths):
         return selected

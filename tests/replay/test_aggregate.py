@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iotrace.replay.folders import Folders
 from iotrace.replay.job import Op
 from iotrace.replay.plan import Plan
 from iotrace.replay.sketch import listing, sketch
 from iotrace.replay.transforms.aggregate import Aggregate
 from iotrace.replay.transforms.align import Align
 from iotrace.replay.transforms.coalesce import Coalesce
-from iotrace.replay.workspace import directories_before, peak_bytes
+from iotrace.replay.workspace import peak_bytes
 from iotrace.traces.errors import PlanError
 
 from .model import run_in_order
@@ -86,7 +87,7 @@ def test_opens_closes_syncs_and_folders_shrink_with_the_files() -> None:
         "sync process-0",
         "close process-0",
     ]
-    assert directories_before(plan) == []
+    assert Folders.of(plan).before == []
 
 
 def test_every_step_has_its_files() -> None:

@@ -144,8 +144,13 @@ def test_a_job_of_many_steps_is_cut_between_them(tmp_path: Path) -> None:
     [
         f"{MAKE.format('t/a')}{MAKE.format('z')}rename t u\n{MAKE.format('y')}{READ.format('u/a')}",
         f"{MAKE.format('a')}{MAKE.format('z')}open a r\nread a 0 200 -> 50\nclose a\n",
+        f"mkdir t\n{MAKE.format('t/a')}{MAKE.format('z')}{MAKE.format('t/b/a')}",
+        f"{MAKE.format('t/a')}unlink t/a\nrmdir t\n{MAKE.format('z')}{MAKE.format('t/a')}",
     ],
-    ids=["a folder is renamed", "a read gets less than there is"],
+    ids=[
+        *("a folder is renamed", "a read gets less than there is"),
+        *("a folder in one that is made", "a folder comes again"),
+    ],
 )
 def test_what_is_known_from_before_counts(tmp_path: Path, text: str) -> None:
     """A part alone would not know that a file has another name, or that there is more of it."""
@@ -222,7 +227,7 @@ def test_a_file_that_is_broken_in_the_middle_is_refused_as_by_the_reader(tmp_pat
         assert_one_line_error(done, 2, "t.parquet")
 
 
-def test_a_dry_run_does_not_hold_the_trace(tmp_path: Path) -> None:
+def test_the_memory_of_a_dry_run_does_not_grow_with_the_trace(tmp_path: Path) -> None:
     """Two million requests of 200 B and a plan of 290 B each would take a GB."""
     path = tmp_path / "t.parquet"
     write_recording(2_000_000, path, rows_per_group=1 << 17)
