@@ -13,6 +13,7 @@ from iotrace.traces.merged_steps import in_steps
 from iotrace.traces.metadata import Completeness, Host, Metadata, RecordedOn
 from iotrace.traces.phases import ends_ns
 from iotrace.traces.shared_files import judged_together
+from iotrace.traces.summed_notes import summed_notes
 from iotrace.traces.trace import Trace, sort_rows
 
 
@@ -144,7 +145,7 @@ def _merged_completeness(parts: Sequence[Completeness]) -> Completeness:
     return Completeness(
         files=tuple(f for part in parts for f in part.files),
         processes=tuple(p for part in parts for p in part.processes),
-        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        notes=summed_notes([part.notes for part in parts]),
         extra=extra,
         **{name: sum(getattr(part, name) for part in parts) for name in counts},
     )

@@ -249,3 +249,45 @@ def test_times_too_far_apart_are_told() -> None:
     parts = [part("a", 1, 1, 0), part("b", 2, 2**63 - 1, 0)]
     with pytest.raises(TraceFormatError, match="292 years"):
         merge_traces([small_trace(3, metadata) for metadata in parts])
+
+
+@pytest.mark.parametrize(
+    ("notes", "whole"),
+    [
+        (
+            ("5.79 MiB of 2 files were mapped into memory for reading; it was not seen",) * 2,
+            ("11.6 MiB of 4 files were mapped into memory for reading; it was not seen",),
+        ),
+        (
+            (
+                "about 1 MiB of 3 MiB of 1 file were warm",
+                "about 512 KiB of 3 MiB of 2 files were warm",
+            ),
+            ("about 1.50 MiB of 6 MiB of 3 files were warm",),
+        ),
+        (
+            (
+                "1 request to an io_uring that is not understood",
+                "2,000 requests to an io_uring that is not understood",
+            ),
+            ("2,001 requests to an io_uring that is not understood",),
+        ),
+        (("made of CSV",) * 3, ("made of CSV",)),
+        (
+            ("a fio iolog of version 2 has no times",) * 2,
+            ("a fio iolog of version 2 has no times",),
+        ),
+        (("process 7 still runs",) * 2, ("process 7 still runs",) * 2),
+        (("4 files lost", "4 files kept"), ("4 files lost", "4 files kept")),
+    ],
+)
+def test_notes_of_the_parts_are_summed(notes: tuple[str, ...], whole: tuple[str, ...]) -> None:
+    """What each lacks, all of them lack together; what is true of one is said once."""
+    parts = []
+    for number, note in enumerate(notes):
+        metadata = part(f"host{number}", 7, 1, 0)
+        completeness = Completeness(notes=(note,))
+        parts.append(small_trace(1, replace(metadata, completeness=completeness)))
+    merged = merge_traces(parts)
+    assert merged.metadata.completeness.notes == whole
+    assert merged.metadata.completeness.problems() == list(whole)
