@@ -9,6 +9,7 @@ counters. A trace and what `share` makes of it have one digest.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -45,6 +46,11 @@ def workload_digest(trace: Trace) -> str:
     _add(hashed, "name", _ordinals(work.codes("name")[0][order]))
     _add_shapes(hashed, work, order)
     return f"{SCHEME}:{hashed.hexdigest()}"
+
+
+def is_digest(text: str) -> bool:
+    """Return whether `text` is of the form of a digest."""
+    return re.fullmatch(r"w\d{1,3}:[0-9a-f]{64}", text, re.ASCII) is not None
 
 
 def _add(hashed: _Hash, what: str, values: npt.NDArray[np.int64]) -> None:

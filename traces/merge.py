@@ -1,6 +1,6 @@
 """Join traces of several ranks or hosts into one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from iotrace.traces.merged_steps import in_steps
 from iotrace.traces.metadata import Completeness, Host, Metadata, RecordedOn
 from iotrace.traces.phases import ends_ns
 from iotrace.traces.shared_files import judged_together
+from iotrace.traces.sharing.card import CARD
 from iotrace.traces.summed_notes import summed_notes
 from iotrace.traces.trace import Trace, sort_rows
 
@@ -90,7 +91,18 @@ def _merged_metadata(parts: Sequence[Metadata], clocks: JoinedClocks) -> Metadat
         recorded_on=_joined([part.recorded_on for part in parts]),
         completeness=_merged_completeness([part.completeness for part in renumbered]),
         history=tuple(entry for part in parts for entry in part.history),
+        extra=_common(part.extra for part in parts),
     )
+
+
+def _common(parts: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """Return what all parts say alike, but for the card, which tells of the rows of one."""
+    first, *others = parts
+    return {
+        key: value
+        for key, value in first.items()
+        if key != CARD and all(key in one and one[key] == value for one in others)
+    }
 
 
 def _joined(places: Sequence[RecordedOn]) -> RecordedOn:

@@ -4,7 +4,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+
+from iotrace.traces.reader import read_trace
 
 from .command import assert_fits, assert_one_line_error, iotrace
 from .conftest import CHECKPOINT, Make, Row, checkpoint_rows
@@ -212,3 +215,40 @@ def test_a_folder_is_as_clean_as_each_of_its_parts(make_trace: Make, tmp_path: P
     told = json.loads(done.stdout)["leftovers"]
     assert any("run-7" in one for one in told)
     assert {one.partition(":")[0] for one in told} == {"part2.parquet"}
+
+
+def test_a_merge_of_shared_parts_has_a_card_of_the_whole(make_trace: Make, tmp_path: Path) -> None:
+    """It is as the card of one that is shared at once, and as clean; a stale one is told."""
+    whole, parts = tmp_path / "whole.parquet", []
+    cards = []
+    for step in range(2):
+        rows = [replace(row, step=step) for row in checkpoint_rows(f"/d/step{step}.pt")]
+        own = make_trace(rows, f"own{step}.parquet")
+        parts.append(tmp_path / f"part{step}.parquet")
+        done = iotrace("share", own, "-o", parts[-1], "--licence", "CC0-1.0")
+        assert done.returncode == 0, done.stderr
+        cards.append(read_trace(parts[-1]).metadata.extra["card"])
+    assert iotrace("merge", *parts, "-o", whole).returncode == 0
+    card = read_trace(whole).metadata.extra["card"]
+    for field in ("requests", "data_requests", "tensors", "files", "bytes_written", "processes"):
+        assert card[field] == sum(one[field] for one in cards) > 0
+    assert card["licence"] == "CC0-1.0"
+    assert card["made_by"][-1].startswith("merge")
+    proof = iotrace("check", whole, "--shared")
+    assert proof.returncode == 0, proof.stdout
+
+    table = pq.read_table(whole)
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    for number, begin in enumerate((0, len(table) // 2)):
+        rows_of_one = table.slice(begin, len(table) // 2 + number * len(table) % 2)
+        pq.write_table(rows_of_one, cut / f"{number}.parquet")
+    done = iotrace("check", cut, "--shared", "--json", "-")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)["leftovers"]
+    assert len(told) == 2
+    assert all("tells of other rows (iotrace merge of all parts" in one for one in told)
+    again = tmp_path / "again.parquet"
+    assert iotrace("merge", cut, "-o", again).returncode == 0
+    assert iotrace("check", again, "--shared").returncode == 0
+    assert read_trace(again).metadata.extra["card"]["digest"] == card["digest"]

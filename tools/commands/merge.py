@@ -15,6 +15,7 @@ from iotrace.traces.merge import merge_traces
 from iotrace.traces.metadata import HistoryEntry
 from iotrace.traces.reader import read_trace
 from iotrace.traces.repeats import find_repeat
+from iotrace.traces.sharing.card import with_card_of_whole
 from iotrace.traces.version import tool_version
 from iotrace.traces.words import plural
 
@@ -48,6 +49,7 @@ def merge(
     merged = merge_traces(parts)
     entry = HistoryEntry("merge", plural(len(traces), "trace"), tool_version=tool_version())
     merged = merged.with_metadata(merged.metadata.with_history(entry))
+    merged = with_card_of_whole(merged, parts)
     save_trace(merged, output, force=force)
     if not quiet:
         describe_trace(merged, output)

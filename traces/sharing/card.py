@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from iotrace.traces.digest import workload_digest
@@ -126,6 +127,42 @@ def make_card(trace: Trace, licence: str, tensor_names: str, selection: str) -> 
         complete=summary.complete,
         missing=summary.problems,
     )
+
+
+def make_card_again(trace: Trace, stored: Mapping[str, Any]) -> Card:
+    """Return the card of a shared trace, with what only its user could say taken from another."""
+    names = "key" if stored.get("tensor_names") == "keyed" else "keep"
+    licence, selection = (str(stored.get(field, "")) for field in ("licence", "selection"))
+    return make_card(trace, licence, names, selection)
+
+
+def with_card_of_whole(whole: Trace, parts: Sequence[Trace]) -> Trace:
+    """Return a merged trace with a card of its own if all its parts are shared.
+
+    Its processes are numbered as sharing does it. A licence is said that all parts have.
+    """
+    stored = [part.metadata.extra.get(CARD) for part in parts]
+    cards = [card for card in stored if isinstance(card, dict)]
+    if len(cards) < len(stored):
+        return whole
+    metadata = whole.metadata
+    processes = tuple(replace(p, pid=place + 1) for place, p in enumerate(metadata.processes))
+    history = tuple(replace(entry, detail="", realtime_ns=None) for entry in metadata.history)
+    whole = whole.with_metadata(replace(metadata, processes=processes, history=history))
+    licences, names, selections = (
+        [*dict.fromkeys(str(card.get(field, "")) for card in cards)]
+        for field in ("licence", "tensor_names", "selection")
+    )
+    card = make_card_again(
+        whole,
+        {
+            "licence": licences[0] if len(licences) == 1 else "",
+            "tensor_names": names[0] if len(names) == 1 else "kept",
+            "selection": ", ".join(filter(None, selections)),
+        },
+    )
+    extra = {**whole.metadata.extra, CARD: card.to_json()}
+    return whole.with_metadata(replace(whole.metadata, extra=extra))
 
 
 def _libraries(metadata: Metadata) -> dict[str, tuple[str, ...]]:

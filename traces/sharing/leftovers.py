@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from iotrace.traces import metadata as metadata_types
+from iotrace.traces.digest import is_digest
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.location import Location, locate, one_line
@@ -29,13 +30,14 @@ from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import (
     ACTIONS,
     COLUMNS,
+    ENGINES,
     LAYERS,
     METADATA_KEY,
     OPS,
     TEXT_COLUMNS,
 )
 from iotrace.traces.sharing.arrow_schema import ARROW_KEY, arrow_schema, more_than_repeats
-from iotrace.traces.sharing.card import CARD, Card, make_card
+from iotrace.traces.sharing.card import CARD, Card, make_card_again
 from iotrace.traces.sharing.clean_metadata import NOTES, UNSAID, clean_metadata
 from iotrace.traces.sharing.leftover_search import Leftover, Search
 from iotrace.traces.sharing.needles import Needles, find, needles_of
@@ -57,7 +59,7 @@ from iotrace.traces.sharing.public_words import (
     MACHINES,
     is_engine_name,
 )
-from iotrace.traces.sharing.share import KEY, KNOWN_WORDS
+from iotrace.traces.sharing.share import KNOWN_WORDS
 from iotrace.traces.trace import Trace
 
 _CREATED_BY = re.compile(rb"parquet-cpp-arrow version \d{1,3}(\.\d{1,3}){1,3}(-SNAPSHOT)?")
@@ -72,7 +74,29 @@ _OWN_WORDS = frozenset(("none", "file", "note", "thread", "seek", "taken")).unio
     *KNOWN_WORDS.values()
 )
 _LONGEST_JOB_NS = 366 * 86_400 * 10**9  # no wall clock is as low since 1971
+_STALE = "metadata.card, which tells of other rows (iotrace merge of all parts makes it anew)"
 _STEP_BYTES, _OVERLAP_BYTES = 1 << 24, 1 << 13  # no text is longer than a path
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda values: isinstance(values, list) and all(map(check, values))
+
+
+# Fields of a card that tell of rows, and what they hold if they tell of no more.
+_OF_ROWS: dict[str, Callable[[Any], bool]] = {
+    "digest": lambda text: isinstance(text, str) and is_digest(text),
+    "engines": _are(lambda word: word in ENGINES or word == "other"),
+    **dict.fromkeys(
+        ("requests", "data_requests", "tensors", "files", "bytes_written", "bytes_read"), _is_count
+    ),
+    "steps": _are(lambda step: type(step) is int),
+    "ranks": _is_count,
+    "processes": _is_count,
+}
 
 
 def find_leftovers(location: str, shared: Trace, original: Trace | None = None) -> list[Leftover]:
@@ -193,7 +217,7 @@ def _columns(shared: Trace, keyed: bool) -> Iterator[Leftover]:
         yield Leftover("column address", "buffer addresses")
     begin_ns = int(shared.ints("start_ns").min()) if len(shared) else 0
     # A part keeps its place in the whole trace; whether that was one no part can tell.
-    is_part = bool(_card(shared.metadata).get("selection"))
+    is_part = bool(_card(shared.metadata).get("selection")) or bool(_stale_fields(shared))
     if not 0 <= begin_ns <= (_LONGEST_JOB_NS if is_part else 0):
         yield Leftover("column start_ns", "times that do not begin with the first row")
 
@@ -254,17 +278,33 @@ def _metadata_fields(shared: Trace) -> Iterator[Leftover]:
             yield Leftover("metadata.mounts.path", mount.path)
     card = _card(metadata)
     licence, selection = str(card.get("licence", "")), str(card.get("selection", ""))
-    names = KEY if card.get("tensor_names") == "keyed" else "keep"
-    expected = make_card(shared, licence, names, selection).to_json() if card else {}
     if not re.fullmatch(r"[A-Za-z0-9.+-]{0,64}", licence):
         yield Leftover("metadata.card.licence", licence)
     if not re.fullmatch(r"((step|rank|span)( [a-z0-9]+)+(, )?)*", selection):
         yield Leftover("metadata.card.selection", selection)
     for key in metadata.extra.keys() - {CARD}:
         yield Leftover("metadata", key)
-    for key, value in card.items():
-        if value != expected.get(key):
-            yield Leftover(f"metadata.card.{key}", str(value))
+    stale = _stale_fields(shared)
+    for key in _wrong_fields(shared):
+        if key not in stale:
+            yield Leftover(f"metadata.card.{key}", str(card[key]))
+    if stale:
+        yield Leftover(_STALE, ", ".join(stale))
+
+
+def _wrong_fields(shared: Trace) -> list[str]:
+    """Return the fields of the card that are not as sharing these rows would make them."""
+    card = _card(shared.metadata)
+    if not card:
+        return []
+    expected = make_card_again(shared, card).to_json()
+    return [key for key, value in card.items() if value != expected.get(key)]
+
+
+def _stale_fields(shared: Trace) -> list[str]:
+    """Return those of them that only tell of other rows: numbers, digests and known words."""
+    card = _card(shared.metadata)
+    return [key for key in _wrong_fields(shared) if key in _OF_ROWS and _OF_ROWS[key](card[key])]
 
 
 def _named_as(clean: Sequence[Host], stored: Sequence[Host]) -> tuple[Host, ...]:
