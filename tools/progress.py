@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,7 @@ from rich.progress import (
 from iotrace.tools.render import Terminal
 
 Report = Callable[[str, int, int], None]
+_PATIENCE_SECONDS = 1
 
 
 @contextmanager
@@ -42,3 +44,26 @@ def progress() -> Iterator[Report]:
             bars.update(tasks[stage], completed=done, total=total, refresh=True)
 
         yield report
+
+
+@contextmanager
+def waiting(stage: str) -> Iterator[None]:
+    """Show what takes long, and for how long it has, while the block runs; not for a short one.
+
+    For work of which it is not known how much is left, and that is not measured: the clock ticks.
+    """
+    terminal = Terminal(stderr=True)
+    if not terminal.is_interactive:
+        yield
+        return
+    columns = (TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    clock = Progress(*columns, console=terminal, transient=True)
+    clock.add_task(stage, total=None)
+    begin = threading.Timer(_PATIENCE_SECONDS, clock.start)
+    begin.start()
+    try:
+        yield
+    finally:
+        begin.cancel()
+        begin.join()
+        clock.stop()

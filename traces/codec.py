@@ -73,25 +73,24 @@ def _encode(value: Any) -> Any:
 
 def _decode(expected: Any, value: Any, where: str) -> Any:
     """Check `value` against type `expected`; `where` is its dotted name for messages."""
-    origin = _origin(expected)
-    if origin is types.UnionType:
-        return None if value is None else _decode(typing.get_args(expected)[0], value, where)
-    if origin is tuple:
-        item_type = typing.get_args(expected)[0]
-        items = _checked(list, value, where)
-        return tuple(_decode(item_type, item, f"{where}[{i}]") for i, item in enumerate(items))
-    if origin is dict:
-        item_type = typing.get_args(expected)[1]
-        pairs = _checked(dict, value, where).items()
-        return {decode_path(k): _decode(item_type, v, f"{where}.{k}") for k, v in pairs}
-    if dataclasses.is_dataclass(expected):
-        return _decode_object(expected, _checked(dict, value, where), where)
+    # First what there is most of.
     if expected is str:
         return decode_path(_checked(str, value, where))
     if expected is int:
         return _checked_int(value, where)
+    origin, arguments = _parts(expected)
+    if origin is types.UnionType:
+        return None if value is None else _decode(arguments[0], value, where)
+    if origin is tuple:
+        items = _checked(list, value, where)
+        return tuple(_decode(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(items))
+    if origin is dict:
+        pairs = _checked(dict, value, where).items()
+        return {decode_path(k): _decode(arguments[1], v, f"{where}.{k}") for k, v in pairs}
     if expected is object:
         return _decode_free(value)
+    if dataclasses.is_dataclass(expected):
+        return _decode_object(expected, _checked(dict, value, where), where)
     return _checked(expected, value, where)
 
 
@@ -119,8 +118,8 @@ _type_hints = functools.cache(typing.get_type_hints)
 
 
 @functools.cache
-def _origin(expected: Any) -> Any:
-    return typing.get_origin(expected)
+def _parts(expected: Any) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(expected), typing.get_args(expected)
 
 
 def _optional(field: dataclasses.Field[Any]) -> bool:

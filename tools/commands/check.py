@@ -12,6 +12,7 @@ from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.damage import is_whole, print_damage, print_damages
 from iotrace.tools.damage import to_json as damage_json
 from iotrace.tools.output import STDOUT, check_json, write_json
+from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal, file_name, print_facts, print_problems
 from iotrace.traces.check import check_trace
 from iotrace.traces.digest import workload_digest
@@ -19,7 +20,6 @@ from iotrace.traces.errors import IotraceError
 from iotrace.traces.formats.damage import Damage, examine, examine_files, examine_named
 from iotrace.traces.location import is_local_trace
 from iotrace.traces.portability import FILE_SYSTEMS, Fit, fit
-from iotrace.traces.reader import read_trace
 from iotrace.traces.sharing.leftovers import (
     find_leftovers,
     hidden_words,
@@ -119,7 +119,7 @@ def check(
         elif json_to != STDOUT:
             print_damages(Terminal(), damages)
         return 0 if whole else 1
-    rows = read_trace(trace)
+    rows = read(trace)
     found: dict[str, Any] = {
         "trace": trace,
         "rows": len(rows),
@@ -131,7 +131,7 @@ def check(
     if digest:
         found["digest"] = workload_digest(rows)
     if other is not None:
-        found["other_digest"] = workload_digest(read_trace(other))
+        found["other_digest"] = workload_digest(read(other))
         found["same_work"] = found["digest"] == found["other_digest"]
     fits = [fit(rows, name) for name in dict.fromkeys(targets or ())]
     found |= {"file_systems": [asdict(one) for one in fits]} if fits else {}
@@ -162,7 +162,7 @@ def _checkpoints(location: str) -> tuple[Damage, ...]:
 
 
 def _search(trace: str, rows: Trace, original: str | None) -> dict[str, Any]:
-    source = None if original is None else read_trace(original)
+    source = None if original is None else read(original)
     kept = kept_names(rows)
     return {
         "leftovers": [str(leftover) for leftover in find_leftovers(trace, rows, source)],

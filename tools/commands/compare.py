@@ -9,8 +9,8 @@ import typer
 from iotrace.tools.arguments import ForceOption, JsonOption
 from iotrace.tools.contrast import contrast, print_contrast, to_json
 from iotrace.tools.output import STDOUT, check_json, write_json
+from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal
-from iotrace.traces.reader import read_trace
 
 _HELP = "A trace or a result: file, folder or URI."
 
@@ -39,7 +39,7 @@ def compare(
       iotrace compare trace.parquet result.parquet --structure
     """
     check_json(json_to, force=force)
-    found = contrast((a, b), (read_trace(a), read_trace(b)))
+    found = contrast((a, b), (read(a), read(b)))
     if json_to is not None:
         write_json(to_json(found), json_to)
     if json_to != STDOUT:

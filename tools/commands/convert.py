@@ -14,6 +14,7 @@ from iotrace.tools.next_command import say_next
 from iotrace.tools.output import check_output, save_trace, save_with
 from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.scope import ScopePanel
+from iotrace.tools.reading import read
 from iotrace.tools.say import say
 from iotrace.traces.errors import IotraceError, TraceFormatError
 from iotrace.traces.formats.source import Source
@@ -29,7 +30,6 @@ from iotrace.traces.formats.table import (
 )
 from iotrace.traces.location import is_local_trace
 from iotrace.traces.mapped import with_mapped_noted
-from iotrace.traces.reader import read_trace
 from iotrace.traces.scope import FileSelection, absolute_glob
 from iotrace.traces.stores import SUFFIX, as_uri, is_remote, local_path, shown
 from iotrace.traces.summary import summarize
@@ -127,7 +127,7 @@ def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) 
                 f"--include and --exclude choose files of a log, and {shown(source)} is a trace; "
                 "`iotrace show --requests --include` lists a part of one"
             )
-        return read_trace(source)
+        return read(source)
     if is_remote(source):
         raise IotraceError(f"{name} is read from this machine; copy {shown(source)} here first")
     path = local_path(source)

@@ -10,10 +10,10 @@ import typer
 from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
 from iotrace.tools.new_trace import describe_trace
 from iotrace.tools.output import check_output, save_trace
+from iotrace.tools.reading import read
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.merge import merge_traces
 from iotrace.traces.metadata import HistoryEntry
-from iotrace.traces.reader import read_trace
 from iotrace.traces.repeats import find_repeat
 from iotrace.traces.sharing.card import with_card_of_whole
 from iotrace.traces.version import tool_version
@@ -42,7 +42,7 @@ def merge(
     for trace in traces:
         if output.exists() and Path(trace).exists() and output.samefile(trace):
             raise IotraceError(f"{output} is one of the traces; name another file with -o")
-    parts = [read_trace(trace) for trace in traces]
+    parts = [read(trace) for trace in traces]
     if repeat := find_repeat(parts):
         first, second = (traces[place] for place in repeat)
         raise IotraceError(f"{first} and {second} are the same recording twice; leave one out")

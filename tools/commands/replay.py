@@ -28,6 +28,7 @@ from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.run import PlacePanel, RunPanel, replay_options
 from iotrace.tools.panels.shape import LayerName, ShapePanel
 from iotrace.tools.progress import progress
+from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal
 from iotrace.tools.shape import Shape, transforms
 from iotrace.traces.columns import Mask
@@ -92,7 +93,7 @@ def replay(
         if group.size == 1:
             say_next(*_next_words(trace, shape, options, result))
         return 0
-    recording = read_trace(trace)
+    recording = read(trace) if group.rank == 0 else read_trace(trace)  # one line for all
     plan = plan_from_trace(recording, requests.layer.value)
     compared = _compared(recording, plan, shape.op)
     plans = [plan]

@@ -12,12 +12,12 @@ import typer
 from iotrace.tools.arguments import ForceOption, root_option
 from iotrace.tools.figures.pdf import as_pdf
 from iotrace.tools.output import check_output, save_bytes, save_text
+from iotrace.tools.reading import read
 from iotrace.tools.report import sweep_page, trace_page
 from iotrace.tools.report_page import Page
 from iotrace.tools.say import say
 from iotrace.tools.sweep_file import is_sweep, read_sweep
 from iotrace.traces.errors import IotraceError, PlanError
-from iotrace.traces.reader import read_trace
 from iotrace.traces.remedies import with_remedy
 from iotrace.traces.stores import as_uri, is_remote, local_path
 from iotrace.traces.verdict.verdict import VERDICT_COLUMNS
@@ -71,7 +71,7 @@ def report(
 def _page(source: str, root: Path) -> Page:
     if is_sweep(source):
         return sweep_page(source, read_sweep(Path(source)))
-    return trace_page(source, read_trace(source, VERDICT_COLUMNS), root)
+    return trace_page(source, read(source, VERDICT_COLUMNS), root)
 
 
 def _write_figures(page: Page, folder: Path, *, pdf: bool, force: bool) -> None:

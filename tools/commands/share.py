@@ -21,9 +21,9 @@ from iotrace.tools.output import (
     write_json,
 )
 from iotrace.tools.panels.panel import with_panels
+from iotrace.tools.reading import read
 from iotrace.tools.say import say
 from iotrace.traces.errors import IotraceError
-from iotrace.traces.reader import read_trace
 from iotrace.traces.selection import Selection
 from iotrace.traces.sharing.card import CARD, Card
 from iotrace.traces.sharing.publish import publish
@@ -133,7 +133,7 @@ def share(
         selection=selected.selection(),
         licence=licence,
     )
-    original = read_trace(trace)
+    original = read(trace)
     shared = publish(original, options)
     card = Card.of(shared.metadata)
     save_trace(shared, output, force=force)

@@ -16,11 +16,11 @@ from iotrace.tools.next_command import requests_of_tensors, say_next
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.overview import look_at
 from iotrace.tools.overview import to_json as overview_json
+from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal, format_count
 from iotrace.tools.say import say_line
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.file_summaries import FileSummary
-from iotrace.traces.reader import read_trace
 from iotrace.traces.scope import absolute_glob, matcher, rows_on
 from iotrace.traces.summary import has_tensors_alone, summarize
 from iotrace.traces.trace import Trace
@@ -81,7 +81,7 @@ def show(
         raise IotraceError("--include chooses among what is listed; add --requests or --files")
     globs = tuple(map(absolute_glob, include or ()))
     check_json(json_to, force=force)
-    rows = read_trace(trace)
+    rows = read(trace)
     listed = rows.where(rows_on(rows, globs)) if globs else rows
     if json_to is not None:
         wanted = limit or None

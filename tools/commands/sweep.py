@@ -36,13 +36,13 @@ from iotrace.tools.next_command import free_name, requests_of_tensors, say_next
 from iotrace.tools.output import STDOUT, check_json, check_output, write_json
 from iotrace.tools.panels.shape import OpName
 from iotrace.tools.progress import progress
+from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal, format_bytes
 from iotrace.tools.say import say
 from iotrace.tools.shape import Shape, transforms
 from iotrace.tools.sweep_file import read_sweep
 from iotrace.tools.sweep_table import NAMES, print_sweep, to_json
 from iotrace.traces.errors import PlanError
-from iotrace.traces.reader import read_trace
 from iotrace.traces.stores import is_remote
 from iotrace.traces.summary import TENSORS_ALONE, has_tensors_alone
 from iotrace.traces.trace import Trace
@@ -101,7 +101,7 @@ def sweep(
     begin = time.monotonic()
     budget_seconds = budget or _BUDGET_SECONDS
     earlier = _check_outputs(output, json_to, resume=resume, force=force)
-    recording = read_trace(trace)
+    recording = read(trace)
     if has_tensors_alone(recording):
         made = shlex.join(["iotrace", *requests_of_tensors(trace)])
         raise PlanError(f"{TENSORS_ALONE}; sweep what `{made}` writes")

@@ -16,12 +16,12 @@ from iotrace.tools.live import print_live
 from iotrace.tools.live import to_json as live_json
 from iotrace.tools.next_command import requests_of_tensors, root_words, say_next
 from iotrace.tools.output import STDOUT, check_json, write_json
-from iotrace.tools.progress import progress
+from iotrace.tools.progress import progress, waiting
+from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal, print_facts
 from iotrace.tools.say import say
 from iotrace.tools.verdict.answer import print_verdict, to_json
 from iotrace.traces.errors import PlanError
-from iotrace.traces.reader import read_trace
 from iotrace.traces.summary import TENSORS_ALONE, has_tensors_alone
 from iotrace.traces.verdict.verdict import VERDICT_COLUMNS, examine
 
@@ -83,8 +83,9 @@ def why(
     assert trace is not None
     if no_probe and probe_again:
         raise PlanError("--no-probe and --probe-again exclude each other; leave one out")
-    recording = read_trace(trace, VERDICT_COLUMNS)
-    verdict = examine(recording)
+    recording = read(trace, VERDICT_COLUMNS)
+    with waiting("looking at each save and load"):
+        verdict = examine(recording)
     storage = load_probe(root) if verdict.findings else None  # nothing to hold against it
     if not no_probe and verdict.findings and (storage is None or probe_again):
         storage = _probe(root)

@@ -128,10 +128,13 @@ def _folder_syncs(requests: Requests, after: int) -> int:
 
 def _late_bytes(episode: Episode) -> int:
     """Return what was written after the last call of the save that held its process up."""
+    calls = blocking_spans(episode)
+    if not calls:
+        return 0
+    processes = np.array([*calls], np.int64)
+    last_ns = np.array([max(span.end_ns for span in own) for own in calls.values()], np.int64)
     requests = episode.requests
-    late = 0
-    for process in sorted({span.process for span in episode.spans}):
-        ends = [span.end_ns for span in blocking_spans(episode, process)]
-        rows = requests.is_op("write") & (requests.process == process)
-        late += int(requests.moved[rows & (requests.start_ns > max(ends))].sum()) if ends else 0
-    return late
+    place = np.searchsorted(processes, requests.process).clip(max=len(processes) - 1)
+    late = requests.is_op("write") & (processes[place] == requests.process)
+    late &= requests.start_ns > last_ns[place]
+    return int(requests.moved[late].sum())

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotrace.traces.checkpoint_steps import MARKS
-from iotrace.traces.columns import IntArray
 from iotrace.traces.phases import LINGERING_OPS, Phase
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
@@ -122,9 +121,3 @@ def _episode(
         used = requests.engine[requests.engine >= 0]
         names = [requests.engines[int(np.bincount(used).argmax())]] if len(used) else []
     return Episode(phase, step, names[0] if names else None, min(starts), last, requests, spans)
-
-
-def processes_of(episode: Episode) -> IntArray:
-    """Return the processes that take part, ascending."""
-    spans = [span.process for span in episode.spans]
-    return np.unique(np.r_[episode.requests.process, np.array(spans, np.int64)])

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iotrace.traces.columns import IntArray
 from iotrace.traces.intervals import Intervals
+from iotrace.traces.lanes import Lanes
 from iotrace.traces.open_flags import has_flag
 from iotrace.traces.requests import Requests
 from iotrace.traces.summary import ALIGNMENT_BYTES
@@ -85,27 +87,28 @@ def shape_of(requests: Requests, op: str) -> Shape | None:
     edges = (rows.offset | sizes)[rows.has_offset]
     elapsed_us = rows.elapsed_ns / 1e3
     p50, p99 = np.percentile(elapsed_us, [50, 99]).tolist()
-    depths = [_depth(rows.where(rows.process == p)) for p in np.unique(rows.process).tolist()]
-    busy_ns = sum(busy for busy, _, _ in depths)
-    used_ns = sum(used for _, used, _ in depths)
+    processes, lane = np.unique(rows.process, return_inverse=True)
+    lanes = Lanes.of(len(processes), rows.start_ns, rows.end_ns)
+    busy_ns = lanes.totals_ns(lanes.intervals(lane, rows.start_ns, rows.end_ns))
+    busy = busy_ns.sum(dtype=np.float64)
     return Shape(
         op=op,
         count=len(rows),
         bytes=int(rows.moved.sum()),
-        processes=len(depths),
+        processes=len(processes),
         typical_bytes=int(np.median(sizes)),
         mean_us=float(elapsed_us.mean()),
         p50_us=p50,
         p99_us=p99,
         max_us=float(elapsed_us.max()),
         busy_seconds=Intervals.of(rows.start_ns, rows.end_ns).total / 1e9,
-        depth=used_ns / busy_ns if busy_ns else 1.0,
-        max_depth=max(most for _, _, most in depths),
+        depth=float(rows.elapsed_ns.sum(dtype=np.float64) / busy) if busy else 1.0,
+        max_depth=_max_depth(lanes.at(lane, rows.start_ns), lanes.at(lane, rows.end_ns)),
         small_share=float((sizes < SMALL_BYTES).mean()),
         aligned_share=float((edges % ALIGNMENT_BYTES == 0).mean()) if len(edges) else None,
         joined_count=joined_count(rows),
         direct_share=float(has_flag(rows.opened, os.O_DIRECT).mean()),
-        rank_busy_seconds=max(busy for busy, _, _ in depths) / 1e9,
+        rank_busy_seconds=int(busy_ns.max()) / 1e9,
     )
 
 
@@ -127,9 +130,8 @@ def joined_count(rows: Requests, up_to_bytes: int = JOINED_BYTES) -> int:
     )
 
 
-def _depth(rows: Requests) -> tuple[int, int, int]:
-    """Return ns with any in flight, their sum over requests, and the most at a time."""
-    busy = Intervals.of(rows.start_ns, rows.end_ns).total
-    changes = np.r_[np.full(len(rows), -1), np.full(len(rows), 1)]
-    order = np.argsort(np.r_[rows.end_ns, rows.start_ns], kind="stable")
-    return busy, int(rows.elapsed_ns.sum()), max(1, int(np.cumsum(changes[order]).max()))
+def _max_depth(starts: IntArray, ends: IntArray) -> int:
+    """Return the most requests at a time in one lane: where one ends, the next is not beside it."""
+    changes = np.r_[np.full(len(ends), -1), np.full(len(starts), 1)]
+    order = np.argsort(np.r_[ends, starts], kind="stable")
+    return max(1, int(np.cumsum(changes[order]).max()))

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.traces.columns import IntArray
+from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.counters import SpanCounters
 from iotrace.traces.intervals import Intervals
+from iotrace.traces.lanes import Lanes
 from iotrace.traces.requests import Requests
 from iotrace.traces.trace import Trace
-from iotrace.traces.verdict.episodes import Episode, Span, processes_of
+from iotrace.traces.verdict.episodes import Episode
+from iotrace.traces.verdict.members import Members
 
-_WAITING_SPANS = ("barrier",)
 _CPU = ("user_cpu_ns", "system_cpu_ns")
 _QUEUED = "processor_wait_ns"
 
@@ -80,6 +81,37 @@ class RankSplit:
         return f"rank {self.rank}" if self.rank >= 0 else f"process {self.process}"
 
 
+@dataclass(frozen=True, eq=False)
+class _Times:
+    """When each process began, issued its first request, moved its last data, and ended, in ns.
+
+    `others_last` is when the last of the other processes moved its last data.
+    """
+
+    begun: IntArray
+    first: IntArray
+    last: IntArray
+    others_last: IntArray
+    end: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """How long each process did what, in ns, and its longest time of nothing.
+
+    `gap_row` is the request that ended this, -1 without one. `has_faults`: a page of a mapped
+    file was missing while a call went on.
+    """
+
+    window: IntArray
+    io: IntArray
+    sync: IntArray
+    rank_wait: IntArray
+    gap: IntArray
+    gap_row: IntArray
+    has_faults: Mask
+
+
 def split(
     episode: Episode, trace: Trace, counters: Sequence[SpanCounters] = ()
 ) -> tuple[RankSplit, ...]:
@@ -89,55 +121,55 @@ def split(
     had worked until then: `trace` tells which files hold tensors. `counters` are those around
     the episode's spans.
     """
-    own = _own(episode)
-    processes = list(own)
     timed: defaultdict[int, list[SpanCounters]] = defaultdict(list)
     for one in counters:
         if all(name in one.before and name in one.after for name in _CPU):
             timed[one.process].append(one)
-    starts = {p: _first_ns(requests, spans) for p, (requests, spans) in own.items()}
-    last_begin_ns = max(starts.values())
-    data_files = _files_with_tensors(episode, trace)
-    lasts = {p: _last_ns(own[p][0], data_files, starts[p]) for p in processes}
-    return tuple(
-        _split_one(
-            episode,
-            process,
-            own[process],
-            begun_ns=starts[process],
-            all_begun_ns=last_begin_ns,
-            last_ns=lasts[process],
-            others_last_ns=max((lasts[p] for p in processes if p != process), default=0),
-            counters=timed.get(process, ()),
+    members = Members.of(episode)
+    times = _times(members, _files_with_tensors(episode, trace), episode.end_ns)
+    parts = _parts(members, times)
+    requests = members.requests
+    counts = members.counted(requests.start_ns < times.end[members.of_request])
+    sizes = members.moved_bytes("write" if episode.name == "save" else "read")
+    found = []
+    for i, process in enumerate(members.processes.tolist()):
+        own = timed.get(process, ())
+        used = _used(own)
+        io_seconds = int(parts.io[i]) / 1e9
+        idle_ns = int(parts.window[i] - parts.io[i] - parts.sync[i])
+        between = (idle_ns - int(parts.rank_wait[i])) / 1e9
+        computing = None if used is None else _computing(between, used, io_seconds)
+        queued = faulted = 0.0
+        if used is not None and computing is not None:
+            queued = min(used[2], between - computing[1])
+            if any(one.was_fetched for one in own) and parts.has_faults[i]:
+                faulted = between - computing[0]
+        found.append(
+            RankSplit(
+                rank=int(members.ranks[i]),
+                process=process,
+                seconds=int(parts.window[i]) / 1e9,
+                io_seconds=io_seconds,
+                sync_seconds=int(parts.sync[i]) / 1e9,
+                rank_seconds=int(parts.rank_wait[i]) / 1e9,
+                fault_seconds=faulted,
+                between_seconds=between - faulted,
+                computing_seconds=computing,
+                queued_seconds=queued,
+                gap_seconds=int(parts.gap[i]) / 1e9,
+                gap_before=_named(requests, int(parts.gap_row[i])),
+                requests=int(counts[i]),
+                bytes=int(sizes[i]),
+                last_data_ns=int(times.last[i]),
+                window=(int(times.begun[i]), int(times.end[i])),
+            )
         )
-        for process in processes
-    )
+    return tuple(found)
 
 
 def slowest(splits: tuple[RankSplit, ...]) -> RankSplit:
     """Return the process that the others have to wait for: the last to end its data."""
     return max(splits, key=lambda one: one.last_data_ns)
-
-
-def _own(episode: Episode) -> dict[int, tuple[Requests, list[Span]]]:
-    """Return the requests and the spans of each process, in order of process."""
-    requests = episode.requests
-    spans: defaultdict[int, list[Span]] = defaultdict(list)
-    for span in episode.spans:
-        spans[span.process].append(span)
-    processes = processes_of(episode)
-    order = np.argsort(requests.process, kind="stable")  # of each process in order of time
-    parts = np.split(order, np.searchsorted(requests.process[order], processes[1:]))
-    return {
-        process: (requests.where(rows), spans[process])
-        for process, rows in zip(processes.tolist(), parts, strict=True)
-    }
-
-
-def _first_ns(requests: Requests, spans: list[Span]) -> int:
-    starts = [span.start_ns for span in spans]
-    starts += [int(requests.start_ns[0])] if len(requests) else []
-    return min(starts)
 
 
 def _files_with_tensors(episode: Episode, trace: Trace) -> IntArray:
@@ -149,86 +181,100 @@ def _files_with_tensors(episode: Episode, trace: Trace) -> IntArray:
     return np.array(places, np.int64)
 
 
-def _last_ns(requests: Requests, data_files: IntArray, begin_ns: int) -> int:
+def _times(members: Members, data_files: IntArray, episode_end_ns: int) -> _Times:
+    requests, of_request = members.requests, members.of_request
+    begun = members.begun_ns()
     lasting = ~requests.is_op("unmap", "close")
     of_data = lasting & np.isin(requests.home, data_files)
-    chosen = of_data if of_data.any() else lasting
-    return int(requests.end_ns[chosen].max(initial=begin_ns))
+    has_data = members.counted(of_data) > 0
+    last = members.ended_ns(of_data | (lasting & ~has_data[of_request]), begun)
+    end = members.ended_ns(lasting, begun)
+    np.maximum.at(end, members.of_span, members.span_end_ns)
+    end = np.minimum(end, episode_end_ns)
+    has_any = np.bincount(of_request, minlength=len(members)) > 0
+    first = end.copy()
+    rows = np.searchsorted(of_request, np.flatnonzero(has_any))
+    first[has_any] = requests.start_ns[rows]
+    others_last = np.zeros(len(members), np.int64)
+    if len(members) > 1:
+        top = int(last.argmax())
+        others_last[:] = last[top]
+        others_last[top] = np.delete(last, top).max()
+    return _Times(begun, first, last, others_last, end)
 
 
-def _split_one(
-    episode: Episode,
-    process: int,
-    own: tuple[Requests, list[Span]],
-    *,
-    begun_ns: int,
-    all_begun_ns: int,
-    last_ns: int,
-    others_last_ns: int,
-    counters: Sequence[SpanCounters],
-) -> RankSplit:
-    requests, spans = own
-    used = _used(counters)
-    lasting = ~requests.is_op("unmap", "close")
-    ends = [int(requests.end_ns[lasting].max(initial=begun_ns)), *(s.end_ns for s in spans)]
-    end_ns = min(max(ends), episode.end_ns)
-    window = Intervals.single(begun_ns, end_ns)
-    if spans:  # what the job does between an asynchronous save and the wait for it is its own
-        called = Intervals.of(
-            np.array([span.start_ns for span in spans], np.int64),
-            np.array([span.end_ns for span in spans], np.int64),
-        )
-        window = called.also(Intervals.of(requests.start_ns, requests.end_ns)).within(window)
+def _parts(members: Members, times: _Times) -> _Parts:
+    requests, of_request = members.requests, members.of_request
+    of_span, span_start, span_end = members.of_span, members.span_start_ns, members.span_end_ns
+    each = np.arange(len(members))
+    awaited = np.minimum(times.first, times.begun.max())
+    lanes = Lanes.of(
+        len(members),
+        *(requests.start_ns, requests.end_ns, span_start, span_end),
+        *(times.begun, times.last, times.others_last, times.end, awaited),
+    )
+    # What the job does between an asynchronous save and the wait for it is its own.
+    is_called = np.bincount(of_span, minlength=len(members)) > 0
+    called = is_called[of_request]
+    window = lanes.intervals(
+        np.r_[of_span, of_request[called]],
+        np.r_[span_start, requests.start_ns[called]],
+        np.r_[span_end, requests.end_ns[called]],
+    ).within(lanes.intervals(each, times.begun, times.end))
+    alone = ~is_called
+    window = window.also(lanes.intervals(each[alone], times.begun[alone], times.end[alone]))
     syncs = requests.is_op("sync")
-    io = Intervals.of(requests.start_ns[~syncs], requests.end_ns[~syncs]).within(window)
-    sync = Intervals.of(requests.start_ns[syncs], requests.end_ns[syncs]).within(window)
-    sync = sync.without(io)
+    io, sync = (
+        lanes.intervals(of_request[chosen], requests.start_ns[chosen], requests.end_ns[chosen])
+        for chosen in (~syncs, syncs)
+    )
+    io = io.within(window)
+    sync = sync.within(window).without(io)
     idle = window.without(io).without(sync)
-    first_ns = int(requests.start_ns[0]) if len(requests) else end_ns
-    waiting = Intervals.single(begun_ns, min(first_ns, all_begun_ns))
-    waiting = waiting.also(Intervals.single(last_ns, others_last_ns))
-    barriers = [span for span in spans if span.op in _WAITING_SPANS]
-    waiting = waiting.also(
-        Intervals.of(
-            np.array([span.start_ns for span in barriers], np.int64),
-            np.array([span.end_ns for span in barriers], np.int64),
-        )
+    barrier = members.is_span("barrier")
+    waiting = lanes.intervals(
+        np.r_[each, each, of_span[barrier]],
+        np.r_[times.begun, times.last, span_start[barrier]],
+        np.r_[awaited, times.others_last, span_end[barrier]],
     )
     rank_wait = idle.within(waiting)
-    gap_ns, gap_before = _longest_gap(idle.without(rank_wait), requests)
-    op = "write" if episode.name == "save" else "read"
-    ranks = {*requests.rank.tolist(), *(span.rank for span in spans)}
-    between = (idle.total - rank_wait.total) / 1e9
-    computing = None if used is None else _computing(between, used, io.total / 1e9)
-    queued = faulted = 0.0
-    if used is not None and computing is not None:
-        queued = min(used[2], between - computing[1])
-        if any(one.was_fetched for one in counters) and _faults_within(requests, spans):
-            faulted = between - computing[0]
-    return RankSplit(
-        rank=max(ranks, default=-1),
-        process=process,
-        seconds=window.total / 1e9,
-        io_seconds=io.total / 1e9,
-        sync_seconds=sync.total / 1e9,
-        rank_seconds=rank_wait.total / 1e9,
-        fault_seconds=faulted,
-        between_seconds=between - faulted,
-        computing_seconds=computing,
-        queued_seconds=queued,
-        gap_seconds=gap_ns / 1e9,
-        gap_before=gap_before,
-        requests=int((requests.start_ns < end_ns).sum()),
-        bytes=int(requests.moved[requests.is_op(op)].sum()),
-        last_data_ns=last_ns,
-        window=(begun_ns, end_ns),
+    gap, gap_row = _longest_gaps(lanes, idle.without(rank_wait), members)
+    faults = requests.is_op("fault")
+    # A call's last instant is in it.
+    calls = Intervals.of(lanes.at(of_span, span_start), lanes.at(of_span, span_end) + 1)
+    faults[faults] = calls.contains(lanes.at(of_request[faults], requests.start_ns[faults]))
+    return _Parts(
+        window=lanes.totals_ns(window),
+        io=lanes.totals_ns(io),
+        sync=lanes.totals_ns(sync),
+        rank_wait=lanes.totals_ns(rank_wait),
+        gap=gap,
+        gap_row=gap_row,
+        has_faults=members.counted(faults) > 0,
     )
 
 
-def _faults_within(requests: Requests, spans: list[Span]) -> bool:
-    """Return whether a page of a mapped file was missing while a call went on."""
-    at_ns = requests.start_ns[requests.is_op("fault")]
-    return any(((at_ns >= one.start_ns) & (at_ns <= one.end_ns)).any() for one in spans)
+def _longest_gaps(lanes: Lanes, idle: Intervals, members: Members) -> tuple[IntArray, IntArray]:
+    """Return the longest interval of each process in ns, and the request at its end, or -1."""
+    gap, gap_row = np.zeros(len(members), np.int64), np.full(len(members), -1)
+    lane, length = lanes.lane_of(idle), lanes.lengths_ns(idle)
+    by_length = np.lexsort((-length, lane))
+    longest = by_length[np.diff(lane[by_length], prepend=-1) > 0]
+    gap[lane[longest]] = length[longest]
+    starts = lanes.at(members.of_request, members.requests.start_ns)
+    row = np.searchsorted(starts, idle.ends[longest])
+    is_own = np.append(members.of_request, -1)[row] == lane[longest]
+    gap_row[lane[longest[is_own]]] = row[is_own]
+    return gap, gap_row
+
+
+def _named(requests: Requests, row: int) -> str | None:
+    """Return a request in words, `write model.pt`; none for row -1."""
+    if row < 0:
+        return None
+    path = requests.path_of(row)
+    name = path.rpartition("/")[2] if path else ""
+    return f"{requests.ops[int(requests.op[row])]} {name}".rstrip()
 
 
 def _used(own: Sequence[SpanCounters]) -> tuple[float, float, float] | None:
@@ -247,17 +293,3 @@ def _computing(
     user, system, _ = used
     # The kernel's time in requests: between none (they waited) and all of theirs (they copied).
     return min(between, user + max(0.0, system - io_seconds)), min(between, user + system)
-
-
-def _longest_gap(idle: Intervals, requests: Requests) -> tuple[int, str | None]:
-    """Return the longest interval in ns, and in words the request that begins at its end."""
-    if not len(idle.starts):
-        return 0, None
-    place = int((idle.ends - idle.starts).argmax())
-    row = int(np.searchsorted(requests.start_ns, idle.ends[place]))
-    length = int(idle.ends[place] - idle.starts[place])
-    if row >= len(requests):
-        return length, None
-    path = requests.path_of(row)
-    name = path.rpartition("/")[2] if path else ""
-    return length, f"{requests.ops[int(requests.op[row])]} {name}".rstrip()

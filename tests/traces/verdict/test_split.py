@@ -1,9 +1,17 @@
-"""Where the time of a load through a mapped file goes, with every figure known."""
+"""Where the time of a save or load goes, through a mapped file too, with every figure known."""
 
+import time
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.phases import Phase
+from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.verdict.split import RankSplit
+from iotrace.traces.verdict.verdict import examine
 
 from .rows import R, moved, only, span, verdict_on
 
@@ -65,3 +73,59 @@ def test_without_page_faults_the_rest_is_a_wait_for_something_else() -> None:
     assert (found.fault_seconds, found.between_seconds) == (0, 1)
     assert found.computing_seconds == (0.25, 0.25)
     assert found.waiting_seconds == pytest.approx(0.65)
+
+
+@given(st.lists(st.lists(st.tuples(*[st.integers(0, 9)] * 2), max_size=4), min_size=1, max_size=4))
+def test_a_process_is_in_requests_as_long_as_without_the_others(
+    writes: list[list[tuple[int, int]]],
+) -> None:
+    """What the others do changes what it waits for, not how long its own requests took."""
+
+    def rows_of(rank: int) -> list[R]:
+        begun = [span("save", 0, 20, rank=rank)]
+        own = [moved("write", a, a + b, 0, 4096, rank=rank) for a, b in writes[rank]]
+        return [*begun, *own, R("sync", 15, 18, flags=0, rank=rank)]
+
+    together = only(verdict_on(*(row for rank in range(len(writes)) for row in rows_of(rank))))
+    for rank, found in enumerate(together.split):
+        (single,) = only(verdict_on(*rows_of(rank))).split
+        assert found.rank == single.rank == rank
+        assert (found.io_seconds, found.sync_seconds) == (single.io_seconds, single.sync_seconds)
+        assert (found.requests, found.bytes) == (single.requests, single.bytes)
+        assert found.seconds == single.seconds
+        assert found.seconds == pytest.approx(
+            found.io_seconds + found.sync_seconds + found.rank_seconds + found.between_seconds
+        )
+
+
+def test_ranks_cost_little_each() -> None:
+    """The largest jobs have 100,000: what takes a millisecond for each, or looks at all of them
+    for each, takes minutes or hours."""
+    ranks = 20_000
+    rows = 3 * ranks
+    kind, rank = np.repeat(np.arange(3, dtype=np.int32), ranks), np.tile(np.arange(ranks), 3)
+    start_ns = np.array([0, 1_000, 5_000])[kind] + rank
+    trace = Trace.from_columns(
+        {
+            "layer": Strings(np.array([1, 0, 0], np.int32)[kind], ["request", "span"]),
+            "op": Strings(kind, ["save", "write", "sync"]),
+            "engine": Strings.constant("torch.save", rows),
+            "path": Strings(rank.astype(np.int32), [f"/c/{i}.pt" for i in range(ranks)]),
+            "process": rank,
+            "rank": rank,
+            "step": np.zeros(rows, np.int64),
+            "file": rank,
+            "start_ns": start_ns,
+            "end_ns": start_ns + np.array([9_000, 3_000, 2_000])[kind],
+            "offset": np.zeros(rows, np.int64),
+            "length": np.full(rows, 4096),
+            "result": np.full(rows, 4096),
+        },
+        Metadata(processes=tuple(Process(i) for i in range(ranks))),
+    )
+    begun = time.process_time()
+    (found,) = examine(trace).findings
+    assert time.process_time() - begun < 10  # 1 s, where it was minutes
+    assert len(found.split) == ranks
+    assert found.split[-1].io_seconds == 3e-6
+    assert found.background is not None
