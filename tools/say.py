@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from collections.abc import Sequence
 
-from iotrace.tools.render import Terminal, plain
+from iotrace.tools.render import ELLIPSIS, Terminal, plain
 
 PROGRAM = "iotrace"
 _INDENT = "  "
+_FEW, _MAX_SENTENCE = 10, 500  # of what a stranger may have made as much as they like
 _COMMAND = re.compile(r"`[^`]*`")
 _GLUE = "\0"  # in the place of a blank where no line may end
 
@@ -29,6 +31,15 @@ def say(sentence: str) -> None:
             break_on_hyphens=False,
         ).replace(_GLUE, " ")
     print(line, file=sys.stderr)
+
+
+def say_few(sentences: Sequence[str], rest: str) -> None:
+    """Print the first few of some sentences; `rest` tells what to do about the others."""
+    for sentence in sentences[:_FEW]:
+        is_long = len(sentence) > _MAX_SENTENCE
+        say(sentence[:_MAX_SENTENCE] + ELLIPSIS if is_long else sentence)
+    if len(sentences) > _FEW:
+        say(f"and {len(sentences) - _FEW:,} more; {rest}")
 
 
 def say_line(line: str) -> None:

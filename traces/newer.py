@@ -10,9 +10,7 @@ import numpy as np
 from iotrace.traces.columns import Mask, Strings
 from iotrace.traces.schema import APIS, FORMAT_VERSION, LAYERS, OFFSET_SOURCES, OPS
 from iotrace.traces.trace import Trace
-from iotrace.traces.words import plural
-
-_NAMED = 5  # words that are told by name
+from iotrace.traces.words import listed, plural
 
 
 def is_newer(version: str) -> bool:
@@ -45,7 +43,7 @@ def known_words(trace: Trace, version: str) -> Trace:
         return trace
     note = (
         f"format {version} is newer than {FORMAT_VERSION}: {plural(int(unknown.sum()), 'row')} in "
-        f"words not known here left out ({_listed(named)}); install a newer iotrace"
+        f"words not known here left out ({listed(named)}); install a newer iotrace"
     )
     completeness = replace(whole, notes=(*whole.notes, note))
     return trace.with_metadata(replace(trace.metadata, completeness=completeness))
@@ -65,8 +63,3 @@ def _null_unknown(trace: Trace, column: str, words: Sequence[str]) -> Trace:
     codes, texts = trace.codes(column)
     kept = np.where(_is_unknown(trace, column, words), -1, codes)
     return trace.with_columns({column: Strings(kept, texts)})
-
-
-def _listed(words: Sequence[str]) -> str:
-    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
-    return ", ".join(words[:_NAMED]) + more

@@ -1,5 +1,8 @@
-"""Numbers in sentences."""
+"""Numbers and lists in sentences."""
 
+from collections.abc import Sequence
+
+_NAMED = 5  # of a list that a stranger may have made as long as they like
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -11,6 +14,16 @@ def plural(count: int, noun: str) -> str:
     """
     ending = "" if count == 1 else "es" if noun.endswith(("s", "x", "ch")) else "s"
     return f"{count:,} {noun}{ending}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return the first few of some words, and how many more there are.
+
+    >>> listed("abcdefg")
+    'a, b, c, d, e and 2 more'
+    """
+    more = f" and {len(words) - _NAMED:,} more" if len(words) > _NAMED else ""
+    return ", ".join(words[:_NAMED]) + more
 
 
 def sized(size_bytes: float) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from iotrace.tools.commands.convert import convert
+from iotrace.tools.say import say_few
 from iotrace.traces.formats.table import FORMATS, exporters, importers
 from iotrace.traces.reader import read_trace
 
@@ -206,3 +207,29 @@ def test_what_ranks_save_is_summed_beyond_64_bits(make_trace: Make, tmp_path: Pa
     done = iotrace("convert", make_trace(rows), tmp_path / "job.yaml", "--to", "dlio")
     assert done.returncode == 0, done.stderr
     assert f"model_size: {2**64} " in (tmp_path / "job.yaml").read_text()
+
+
+def test_of_many_notes_the_first_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """A stranger's log may be odd in any number of ways, and each told at any length."""
+    say_few([f"{i} {'x' * 2000}" for i in range(1500)], "look there")
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 11
+    assert max(map(len, told)) < 520
+    assert told[0].startswith("iotrace: 0 xxx")
+    assert told[-1] == "iotrace: and 1,490 more; look there"
+    say_few(["one", "two"], "look there")
+    assert capsys.readouterr().err.splitlines() == ["iotrace: one", "iotrace: two"]
+
+
+def test_a_log_of_many_odd_operations_is_told_in_few_lines(tmp_path: Path) -> None:
+    """One line for all that is left out of it."""
+    line = (
+        '{{"date": "2026-11-30T07:30:27.001+0100", "worker_rank": 0, "op_name": "{}", '
+        '"entry_name": "a", "offset": 0, "length": 8, "is_finished": false, "is_error": false}}\n'
+    )
+    log = tmp_path / "ops.json"
+    log.write_text("".join(line.format(name) for name in ["pread", *map(str, range(700))]))
+    done = iotrace("convert", log, tmp_path / "t.parquet")
+    assert done.returncode == 0, done.stderr
+    assert "700 operations of other kinds left out" in done.stderr
+    assert len(done.stderr.splitlines()) < 10

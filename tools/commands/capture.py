@@ -16,7 +16,7 @@ from iotrace.tools.output import check_output
 from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.scope import JobScopePanel
 from iotrace.tools.render import printable
-from iotrace.tools.say import say
+from iotrace.tools.say import say_few
 from iotrace.traces.errors import CaptureError, OutputExistsError
 from iotrace.traces.location import recover_command
 from iotrace.traces.remedies import OF_DESCRIPTORS, with_remedy
@@ -113,8 +113,8 @@ def capture(
     if not raw.keep_raw:
         session.remove_raw_dir(captured.raw_dir)
     if not quiet:
-        for note in captured.notes:
-            say(f"note: {printable(note)}")
+        notes = [f"note: {printable(note)}" for note in captured.notes]
+        say_few(notes, "a trace keeps what it lacks, and `iotrace check --json -` lists it")
         describe_trace(
             captured.trace, output, _narrowed_by(scope.include) if scope.include else WIDER
         )

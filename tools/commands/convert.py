@@ -15,7 +15,7 @@ from iotrace.tools.output import check_output, save_trace, save_with
 from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.scope import ScopePanel
 from iotrace.tools.reading import read
-from iotrace.tools.say import say
+from iotrace.tools.say import say, say_few
 from iotrace.traces.errors import IotraceError, TraceFormatError
 from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.table import (
@@ -146,8 +146,10 @@ def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) 
         )
     trace = with_mapped_noted(trace)
     if not quiet:
-        for problem in trace.metadata.completeness.problems():
-            say(problem)
+        say_few(
+            trace.metadata.completeness.problems(),
+            "a trace keeps them, and `iotrace check --json -` lists all",
+        )
     return trace
 
 

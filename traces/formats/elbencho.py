@@ -19,7 +19,7 @@ from iotrace.traces.formats.rows import Rows, absolute, check_time, noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.trace import Trace
-from iotrace.traces.words import plural
+from iotrace.traces.words import listed, plural
 
 NAME = "elbencho"
 _KEYS = {"date", "worker_rank", "op_name", "entry_name", "is_finished"}
@@ -38,7 +38,7 @@ _ASYNCHRONOUS = {"aioread": "libaio", "aiowrite": "libaio"}
 _NO_API = ("S3", "hdfs", "cuFile")
 _MS_NS = 10**6
 _ERROR = -5  # EIO: the log does not tell which
-_END = ""  # what is lost, where it is no operation
+_MAX_NAME = 40  # of an operation in a note
 
 
 class _Begun(NamedTuple):
@@ -85,12 +85,14 @@ class _Log:
         self._opened: dict[int, str] = {}
         self._paths: dict[tuple[int, str], str] = {}
         self._files: dict[str, int] = {}
-        self._lost: Counter[str] = Counter()
+        self._others: Counter[str] = Counter()
+        self._orphans = 0
 
     def take(self, event: Mapping[str, Any], name: str) -> None:
         """Take one line."""
         if name not in _OPS:
-            self._lost[name] += event["is_finished"] is False
+            if event["is_finished"] is False:
+                self._others[name] += 1
             return
         worker, entry = int(event["worker_rank"]), str(event["entry_name"])
         offset, length = int(event["offset"]), int(event["length"])
@@ -105,7 +107,7 @@ class _Log:
             return
         waiting = self._begun.get(key)
         if not waiting:
-            self._lost[_END] += 1
+            self._orphans += 1
             return
         begun = waiting.pop(0)
         failed = bool(event["is_error"])
@@ -161,11 +163,11 @@ class _Log:
         if unfinished:
             what = "without an end in the log (asynchronous ones have none)"
             yield f"{plural(unfinished, 'operation')} {what}"
-        for name, count in sorted(self._lost.items()):
-            if name == _END:
-                yield f"{plural(count, 'end')} of operations whose beginning is not in the log"
-            elif count:
-                yield f"{plural(count, f'{name} operation')} left out"
+        if self._orphans:
+            yield f"{plural(self._orphans, 'end')} of operations whose beginning is not in the log"
+        if self._others:
+            kinds = listed([repr(name[:_MAX_NAME]) for name, _ in self._others.most_common()])
+            yield f"{plural(self._others.total(), 'operation')} of other kinds left out ({kinds})"
 
 
 def _ns(date: str) -> int:

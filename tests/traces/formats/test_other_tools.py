@@ -70,7 +70,8 @@ OPSLOG = "".join(
     ]
 )
 
-AIO_LATE = OPSLOG.splitlines()[6].replace("2026", "2126")
+AIO = OPSLOG.splitlines()[6] + "\n"
+AIO_LATE = AIO.rstrip().replace("2026", "2126")
 
 # From blkparse's manual.
 BLKPARSE = """\
@@ -226,7 +227,21 @@ def test_elbencho_operations_are_paired(tmp_path: Path) -> None:
     assert trace.strings("api")[3] == "libaio"
     assert trace.metadata.epoch_realtime_ns == 1796020227_001000000
     problems = " ".join(trace.metadata.completeness.problems())
-    assert "1 HeadBucket operation left" in problems and "1 operation without an end" in problems
+    assert "1 operation of other kinds left out ('HeadBucket')" in problems
+    assert "1 operation without an end" in problems
+
+
+def test_elbenchos_other_operations_are_one_note(tmp_path: Path) -> None:
+    """However many kinds there are, of names of any length."""
+    odd = "".join(AIO.replace("aioread", f"{i}{'x' * 5000}") for i in range(500))
+    (note,) = [
+        problem
+        for problem in imported(OPSLOG + odd, tmp_path).metadata.completeness.problems()
+        if "other kinds" in problem
+    ]
+    assert note.startswith("501 operations of other kinds left out ('HeadBucket', '0xxx")
+    assert note.endswith(" and 496 more)")
+    assert len(note) < 400
 
 
 def test_blkparse_requests_begin_at_the_driver_and_end_there(tmp_path: Path) -> None:
