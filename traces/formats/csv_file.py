@@ -80,8 +80,6 @@ def read(path: Path) -> Trace:
         trace = _trace(table)
     except (pa.ArrowException, ValueError, TypeError, OverflowError, OSError) as error:
         raise TraceFormatError(f"{path}{_place(error)}: {one_line(error)}; correct it") from error
-    if problems := check_trace(trace, gaps=False):
-        raise TraceFormatError(f"{path} is no trace: {problems[0]}; correct it")
     completeness = noted(_UNKNOWN, *check_trace(trace))
     return trace.with_metadata(replace(trace.metadata, completeness=completeness))
 

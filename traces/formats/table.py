@@ -176,10 +176,12 @@ def import_trace(path: Path, format: Format) -> Trace:
     """Read a foreign file and note in the trace's history where it came from.
 
     Raises:
-        TraceFormatError: it is not of this format.
+        TraceFormatError: it is not of this format, or says what no file and no job does.
     """
     assert format.read is not None
     trace = format.read(path)
+    if problems := check_trace(trace, gaps=False):
+        raise TraceFormatError(f"{path} is no trace: {problems[0]}; correct it")
     entry = HistoryEntry(
         "import",
         detail=f"{format.what}: {path.name}",

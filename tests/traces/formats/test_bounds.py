@@ -14,6 +14,7 @@ from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import checkpoint, csv_file, fio, strace
 from iotrace.traces.formats.pickled import parse
 from iotrace.traces.formats.rows import Rows
+from iotrace.traces.formats.table import import_trace, importers, named
 
 
 def test_rows_beyond_the_limit_are_one_error() -> None:
@@ -82,3 +83,25 @@ def test_a_folder_that_is_renamed_takes_its_files_along(tmp_path: Path) -> None:
     trace = strace.read(path)
     files = dict(zip(trace.strings("path"), trace.ints("file").tolist(), strict=True))
     assert files["/d/tmp/a"] == files["/d/step1/a"]
+
+
+CSV = "op,path,process,offset,length,result,start_ns,end_ns\n"
+EIB = 1 << 60
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("recorder", f"0.1 0.2 write 0 0 ( /a %p {2**63 - 1} )\n", "no file holds"),
+        ("csv", f"{CSV}write,/a,0,,{8 * EIB - 1},{8 * EIB - 1},0,1\n", "no file holds"),
+        ("csv", CSV + "".join(f"write,/{n},0,0,{EIB},{EIB},0,1\n" for n in range(3)), "2 EiB"),
+    ],
+)
+def test_what_no_job_moves_is_refused_and_not_imported(
+    tmp_path: Path, name: str, text: str, what: str
+) -> None:
+    """It would be a trace that contradicts itself, of which nobody can say why."""
+    path = tmp_path / f"input.{name}"
+    path.write_text(text)
+    with pytest.raises(TraceFormatError, match=f"is no trace: .*{what}"):
+        import_trace(path, named(name, importers()))

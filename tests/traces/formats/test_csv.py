@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import csv_file, strace
 from iotrace.traces.formats.source import Source
+from iotrace.traces.formats.table import import_trace, importers, named
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Ints, Shapes, Strings, Trace
@@ -122,7 +123,7 @@ def test_anything_else_is_one_error(text: str, told: str, tmp_path: Path) -> Non
     path = tmp_path / "t.csv"
     path.write_text(text)
     with pytest.raises(TraceFormatError) as caught:
-        csv_file.read(path)
+        import_trace(path, named("csv", importers()))
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
