@@ -21,6 +21,7 @@ NAME = "kv-cache"
 _HEADER = "Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase"
 _STORAGE = "Tier-2"
 _FOLDER = "/kv-cache"
+_WITHOUT_KEY = f"{_FOLDER}/objects-without-key"
 _OPS = {"Read": "read", "Write": "write"}
 
 
@@ -38,7 +39,7 @@ def read(path: Path) -> Trace:
     rows = Rows()
     lines = Lines(path)
     files: dict[str, int] = {}
-    in_memory = 0
+    in_memory = without_key = 0
     for text in lines:
         if lines.number == 1:
             if text.strip() != _HEADER:
@@ -54,6 +55,8 @@ def read(path: Path) -> Trace:
                 in_memory += 1
                 continue
             name = absolute(f"{_FOLDER}/{absolute(key)}")
+            if name == _FOLDER:  # the benchmark's default is an empty key
+                name, without_key = _WITHOUT_KEY, without_key + 1
             rows.add(
                 op,
                 to_ns(seconds),
@@ -68,6 +71,9 @@ def read(path: Path) -> Trace:
         "made of a KV-cache trace, which is a simulation: objects without ends, threads or offsets",
         f"{plural(in_memory, 'operation')} on objects in memory tiers left out"
         if in_memory
+        else "",
+        f"{plural(without_key, 'operation')} on objects without a key, as if all were one"
+        if without_key
         else "",
     ]
     metadata = Metadata(processes=(Process(0),), completeness=noted(*notes))

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from iotrace.replay.build import plan_from_trace
 from iotrace.traces.check import check_trace
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import blktrace, darshan, dftracer, elbencho, kv_cache, recorder
@@ -266,6 +267,22 @@ def test_kv_cache_objects_in_memory_are_left_out(tmp_path: Path) -> None:
     ]
     assert trace.ints("start_ns").tolist() == [0, 69_000]
     assert "1 operation on objects in memory" in " ".join(trace.metadata.completeness.problems())
+
+
+@pytest.mark.parametrize("key", ["", "/", ".", "a/.."])
+def test_kv_cache_objects_without_a_key_have_a_file_of_their_own(tmp_path: Path, key: str) -> None:
+    """None is the folder that the others lie in: such a trace could not be replayed."""
+    trace = imported(
+        KV_CACHE.replace("user0,Evict", f"user0,Evict\n1,Write,9,Tier-2,{key},Evict"), tmp_path
+    )
+    assert sorted({row[1] for row in rows(trace)}) == [
+        "/kv-cache/layer0/user0",
+        "/kv-cache/objects-without-key",
+    ]
+    assert "1 operation on objects without a key" in " ".join(
+        trace.metadata.completeness.problems()
+    )
+    plan_from_trace(trace).validate()
 
 
 @pytest.mark.parametrize(
