@@ -39,9 +39,9 @@ def print_overview(terminal: Terminal, overview: Overview) -> None:
     """Print the first screen."""
     summary = overview.summary
     print_facts(terminal, _origin(overview))
-    if summary.problems:
+    if overview.missing:
         terminal.print()
-        print_problems(terminal, "INCOMPLETE: figures below are lower bounds", summary.problems)
+        print_problems(terminal, "INCOMPLETE: figures below are lower bounds", overview.missing)
     if overview.contradictions:
         terminal.print()
         print_problems(terminal, "CONTRADICTORY: do not trust it", overview.contradictions)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from iotrace.tools.replayed import Replayed, payload_of
-from iotrace.traces.check import check_trace
+from iotrace.traces.check import check_trace, find_gaps
 from iotrace.traces.counters import SpanCounters, counters_of_spans
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.schema import DATA_OPS, REQUEST_LAYERS
@@ -26,6 +26,7 @@ class Overview:
         by_op: the figures of each data op's requests alone.
         op_counts: requests per op, the most frequent first.
         failed: requests per op that failed, or wrote less than asked, the most frequent first.
+        missing: what the trace is known to lack, and what its rows do.
         contradictions: rows that cannot be true.
         counters: memory and page cache around each span.
         replayed: how it came to be, if it is a result.
@@ -38,6 +39,7 @@ class Overview:
     by_op: dict[str, Traffic]
     op_counts: dict[str, int]
     failed: dict[str, int]
+    missing: tuple[str, ...]
     contradictions: tuple[str, ...]
     counters: tuple[SpanCounters, ...]
     replayed: Replayed | None
@@ -58,7 +60,8 @@ def look_at(location: str, trace: Trace) -> Overview:
         by_op={op: traffic_of(trace, op) for op in DATA_OPS},
         op_counts=_op_counts(trace),
         failed=_failed(trace),
-        contradictions=tuple(check_trace(trace)),
+        missing=tuple(dict.fromkeys([*summary.problems, *find_gaps(trace)])),
+        contradictions=tuple(check_trace(trace, gaps=False)),
         counters=tuple(counters_of_spans(trace)),
         replayed=replayed,
     )
@@ -100,8 +103,8 @@ def to_json(overview: Overview) -> dict[str, Any]:
         "mounts": [asdict(mount) for mount in metadata.mounts],
         "recorded_on": asdict(metadata.recorded_on),
         "completeness": {
-            "complete": summary.complete,
-            "problems": list(summary.problems),
+            "complete": not overview.missing,
+            "problems": list(overview.missing),
             **asdict(metadata.completeness),
         },
         "contradictions": list(overview.contradictions),

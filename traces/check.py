@@ -35,13 +35,22 @@ def check_trace(trace: Trace, gaps: bool = True) -> list[str]:
         gaps: whether what a row lacks counts, as well as what contradicts itself: logs of other
             tools do not tell every offset, and most of what is done with a trace needs not all.
     """
-    checks = {**_ROW_CHECKS, **_GAPS} if gaps else _ROW_CHECKS
-    rows = (
-        f"{plural(int(mask.sum()), 'row')} (first: row {int(mask.argmax())}): {what}"
-        for what, check in checks.items()
-        if (mask := check(trace)).any()
-    )
+    rows = [*_found(trace, _ROW_CHECKS), *(find_gaps(trace) if gaps else ())]
     return [*_unknown_words(trace), *rows, *_too_much(trace), *_bad_indices(trace.metadata)]
+
+
+def find_gaps(trace: Trace) -> list[str]:
+    """Return what rows lack that such rows have, one sentence each, with how many there are.
+
+    A trace may: what made it did not tell. Nothing in it is wrong, and less can be done with it.
+    """
+    return [*_found(trace, _GAPS)]
+
+
+def _found(trace: Trace, checks: Mapping[str, Callable[[Trace], Mask]]) -> Iterator[str]:
+    for what, check in checks.items():
+        if (mask := check(trace)).any():
+            yield f"{plural(int(mask.sum()), 'row')} (first: row {int(mask.argmax())}): {what}"
 
 
 def contradiction(problems: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from pathlib import Path
 
@@ -233,3 +235,34 @@ def test_a_log_of_many_odd_operations_is_told_in_few_lines(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "700 operations of other kinds left out" in done.stderr
     assert len(done.stderr.splitlines()) < 10
+
+
+@pytest.mark.parametrize("of", ["strace", "csv"])
+def test_a_request_without_its_offset_is_missing_and_no_contradiction(
+    of: str, tmp_path: Path
+) -> None:
+    """Of a write to the end of a file a log tells no place: that is counted, and exports say it."""
+    log, trace = tmp_path / f"log.{of}", tmp_path / "t.parquet"
+    log.write_text(
+        '1 1.000001 openat(AT_FDCWD</d>, "a", O_WRONLY|O_APPEND) = 3</d/a>\n'
+        '1 1.000002 write(3</d/a>, ""..., 4096) = 4096\n'
+        if of == "strace"
+        else "start_ns,op,path,file,length,result,flags,seq\n"
+        "0,open,/d/a,0,,0,1025,0\n9,write,/d/a,0,4096,4096,,1\n"
+    )
+    assert iotrace("convert", log, trace).returncode == 0
+    checked = iotrace("check", trace)
+    assert checked.returncode == 0
+    assert "well-formed  yes" in checked.stdout
+    assert "1 row (first: row 1): a read or write without its offset" in checked.stdout
+    assert iotrace("check", trace, "--strict").returncode == 1
+    shown = iotrace("show", trace).stdout
+    assert "CONTRADICTORY" not in shown
+    assert "a read or write without its offset" in shown
+    assert not json.loads(iotrace("show", trace, "--json", "-").stdout)["completeness"]["complete"]
+    again = tmp_path / "again.csv"
+    assert iotrace("convert", trace, again).returncode == 0
+    first, *lines = list(csv.reader(again.read_text().splitlines()))
+    assert dict(zip(first, lines[1], strict=True))["offset"] == ""
+    done = iotrace("convert", trace, tmp_path / "out.iolog")
+    assert "not said by iolog: 1 request without a name or an offset" in done.stderr

@@ -14,7 +14,7 @@ from iotrace.tools.damage import to_json as damage_json
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal, file_name, print_facts, print_problems
-from iotrace.traces.check import check_trace
+from iotrace.traces.check import check_trace, find_gaps
 from iotrace.traces.digest import workload_digest
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.formats.damage import Damage, examine, examine_files, examine_named
@@ -120,11 +120,12 @@ def check(
             print_damages(Terminal(), damages)
         return 0 if whole else 1
     rows = read(trace)
+    missing = rows.metadata.completeness.problems()
     found: dict[str, Any] = {
         "trace": trace,
         "rows": len(rows),
-        "malformed": check_trace(rows),
-        "missing": rows.metadata.completeness.problems(),
+        "malformed": check_trace(rows, gaps=False),
+        "missing": list(dict.fromkeys([*missing, *find_gaps(rows)])),
     }
     if shared:
         found |= _search(trace, rows, original)

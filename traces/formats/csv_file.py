@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from iotrace.traces.check import check_trace
+from iotrace.traces.check import find_gaps
 from iotrace.traces.columns import Column, Ints, Shapes, Strings
 from iotrace.traces.environment import available_memory_bytes
 from iotrace.traces.errors import TraceFormatError
@@ -80,7 +80,7 @@ def read(path: Path) -> Trace:
         trace = _trace(table)
     except (pa.ArrowException, ValueError, TypeError, OverflowError, OSError) as error:
         raise TraceFormatError(f"{path}{_place(error)}: {one_line(error)}; correct it") from error
-    completeness = noted(_UNKNOWN, *check_trace(trace))
+    completeness = noted(_UNKNOWN, *find_gaps(trace))
     return trace.with_metadata(replace(trace.metadata, completeness=completeness))
 
 
