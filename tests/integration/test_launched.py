@@ -89,6 +89,16 @@ def test_what_stops_one_process_before_a_run_is_told_by_all(tmp_path: Path, step
         assert "Cannot allocate memory" in said and "was lost" not in said, said
 
 
+def test_a_result_that_may_not_be_written_ends_all_at_once(tmp_path: Path) -> None:
+    """The others would wait for the first, an hour by default, or say that it was lost."""
+    there = tmp_path / "result.json"
+    there.write_text("kept")
+    for status, _, said in launch(tmp_path, 2, "0", "--json", str(there)):
+        assert status != 0
+        assert f"{there} exists" in said and "was lost" not in said, said
+    assert there.read_text() == "kept"
+
+
 @pytest.mark.parametrize(
     ("environment", "place"),
     [

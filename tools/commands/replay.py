@@ -10,7 +10,7 @@ import numpy as np
 from iotrace.replay import session
 from iotrace.replay.build import plan_from_trace
 from iotrace.replay.fidelity import compare_requests
-from iotrace.replay.group import join_group
+from iotrace.replay.group import join_group, once
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.parts import parts_of
 from iotrace.replay.plan import Plan
@@ -81,8 +81,7 @@ def replay(
                 )
     if requests.explain and (result.output is not None or result.json_to is not None):
         raise PlanError("--explain runs nothing; leave out --json and -o")
-    if group.rank == 0:
-        result.check(trace)
+    once(group, lambda: result.check(trace))
 
     dry = options.executor == "null"
     if dry and _needs_totals_alone(shape, requests, result):
