@@ -23,6 +23,9 @@ PROCESS_COUNTERS = (
 )
 # Of the file, or all files of the folder, that is saved or loaded.
 FILE_COUNTERS = ("cached_bytes", "dirty_bytes", "writeback_bytes")
+# Lines of /proc/PID/io, at the end of a process.
+EXIT_COUNTERS = ("rchar", "wchar", "syscr", "syscw", EXIT_READ, "write_bytes")
+COUNTERS = (*PROCESS_COUNTERS, *FILE_COUNTERS, *EXIT_COUNTERS, "mapped_cached_bytes")
 
 Values = Mapping[str, int]
 
@@ -33,6 +36,7 @@ class SpanCounters:
 
     Attributes:
         op, engine, step, process, end_ns: of the span's row.
+        begin_ns: when those before were read.
         path: the file or folder that is saved or loaded, on `host`, index into the metadata's
             hosts; -1: not known.
         before, after: values by name.
@@ -42,6 +46,7 @@ class SpanCounters:
     engine: str | None
     step: int
     process: int
+    begin_ns: int
     end_ns: int
     path: str | None
     host: int
@@ -64,8 +69,8 @@ class SpanCounters:
 def counters_of_spans(trace: Trace) -> list[SpanCounters]:
     """Return the counters around each span that has some, in order of start.
 
-    Those before are read when the engine's work begins, inside the span; those after as soon as
-    it is over, on the same thread.
+    Those before are the first ones inside the span: read when it begins, in older traces not before
+    the engine had opened its file. Those after are read as soon as it is over, on the same thread.
     """
     moments = _moments(trace)
     hosts = dict(enumerate(one.host for one in trace.metadata.processes))
@@ -91,6 +96,7 @@ def counters_of_spans(trace: Trace) -> list[SpanCounters]:
                     engine=engine,
                     step=step,
                     process=process,
+                    begin_ns=times[first],
                     end_ns=end_ns,
                     path=path,
                     host=hosts.get(process, -1),

@@ -30,6 +30,8 @@ from iotrace.traces.words import plural, sized
 _AHEAD = 1.5  # times the pages that faulted, from which on more was read than these
 _CACHED = "cached_bytes"
 
+_Call = tuple[int, int, list[SpanCounters]]  # first and last fault in ns, and what was counted
+
 
 @dataclass(frozen=True)
 class Paging:
@@ -43,7 +45,7 @@ class Paging:
             the files that it loaded is in the page cache afterwards, once for all processes of a
             host. `None`: nobody counted them.
         at_most: whether that counts until the end of a process, or from its start, as faults came
-            when no engine's call was on its way.
+            when no engine's call was on its way, or before the counters of that call were read.
     """
 
     files: int
@@ -70,13 +72,14 @@ class _Own:
 
     Attributes:
         read_bytes: for it; `None`: not counted.
-        late: whether that is an upper bound, as it counts until the end of the process.
+        is_loose: whether that is an upper bound, as the counters of its calls lie not around all of
+            its faults: it counts from the start of the process, or until its end.
         is_short: whether its faults alone are more.
         loads: counters around its calls.
     """
 
     read_bytes: int | None
-    late: bool
+    is_loose: bool
     is_short: bool
     loads: Sequence[SpanCounters]
 
@@ -113,7 +116,7 @@ def paging(
         faults=len(faults),
         fault_bytes=int(faults.length.sum()),
         read_bytes=read_bytes,
-        at_most=read_bytes is not None and any(one.late for one in found),
+        at_most=read_bytes is not None and any(one.is_loose for one in found),
     )
 
 
@@ -141,35 +144,38 @@ def _owns(
             loads[one.process, one.step].append(one)
     group = number_groups(faults.process, faults.step)
     order = np.argsort(group, kind="stable")  # within a group still in order of time
+    firsts = order[np.flatnonzero(np.diff(group[order], prepend=-1))]
     lasts = order[np.flatnonzero(np.diff(group[order], append=-1))]
     sizes = np.bincount(group, faults.length).tolist()
-    columns = (faults.process[lasts], faults.step[lasts], faults.start_ns[lasts])
-    calls: defaultdict[int, list[tuple[int, list[SpanCounters]]]] = defaultdict(list)
+    times = (faults.start_ns[firsts], faults.start_ns[lasts])
+    columns = (faults.process[lasts], faults.step[lasts], *times)
+    calls: defaultdict[int, list[_Call]] = defaultdict(list)
     fault_bytes: defaultdict[int, int] = defaultdict(int)
-    for process, step, last_ns, size in zip(*(c.tolist() for c in columns), sizes, strict=True):
-        calls[process].append((last_ns, loads.get((process, step), [])))
+    for process, step, *at, size in zip(*(c.tolist() for c in columns), sizes, strict=True):
+        calls[process].append((at[0], at[1], loads.get((process, step), [])))
         fault_bytes[process] += int(size)
     return [_own(own, fault_bytes[p], exits.get(p)) for p, own in calls.items()]
 
 
-def _own(
-    calls: Sequence[tuple[int, list[SpanCounters]]], fault_bytes: int, exit_bytes: int | None
-) -> _Own:
-    """Return what a process counted, from the last fault and the counters of each of its steps."""
-    loads = [one for _, own in calls for one in own]
-    begins, ends, late = [], [], False
-    for last_ns, own in calls:
+def _own(calls: Sequence[_Call], fault_bytes: int, exit_bytes: int | None) -> _Own:
+    """Return what a process counted, from the faults and the counters of each of its steps."""
+    loads = [one for _, _, own in calls for one in own]
+    begins, ends, early, late = [], [], False, False
+    for first_ns, last_ns, own in calls:
         begins.append(min((one.before[DEVICE_READ] for one in own), default=0))
+        early |= bool(own) and first_ns < min(one.begin_ns for one in own)
         if own and last_ns <= max(one.end_ns for one in own):
             ends.append(max(one.after[DEVICE_READ] for one in own))
         elif exit_bytes is not None:
             ends.append(exit_bytes)
             late = True
         else:
-            return _Own(None, late=False, is_short=False, loads=loads)
+            return _Own(None, is_loose=False, is_short=False, loads=loads)
     # The count only grows: what two loads at once have in common is counted once.
     found = Intervals.of(np.array(begins, np.int64), np.array(ends, np.int64)).total
-    return _Own(found, late, found < fault_bytes, loads)
+    is_short = found < fault_bytes
+    # What the faults before the first counters brought is in them, with all that came before.
+    return _Own(max(ends) if early else found, early or late, is_short, loads)
 
 
 def _read_bytes(found: Sequence[_Own]) -> int | None:
@@ -186,7 +192,7 @@ def _read_bytes(found: Sequence[_Own]) -> int | None:
         seen = [load for load in one.loads if _file(load) not in counted]
         if not one.is_short or (one.loads and not seen):
             total += one.read_bytes
-        elif one.late or not _growth(seen):  # the cache was not looked at after the last fault
+        elif one.is_loose or not _growth(seen):  # the cache was not looked at around all faults
             return None
         else:
             grown += seen

@@ -40,9 +40,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from .emit import Emitter
     from .span import Span
+
+    Reading = tuple[int, dict[str, Any]]  # when, and the fields of its rows
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 FILES_MAX = 64  # of one folder: each takes about 10 us
@@ -69,17 +72,19 @@ class Counters:
         self._emitter = emitter
         self._libc = ctypes.CDLL(None)  # the lock of the interpreter is let go meanwhile
 
-    def emit(self, span: Span, begins: bool) -> None:
-        """Write the values of this moment; those that cannot be read are left out."""
-        try:
-            self._emit(span, begins)
-        except Exception:
-            return
+    def read(self, path: str | None) -> Reading | None:
+        """Return the values of this moment; those that cannot be read are left out.
 
-    def _emit(self, span: Span, begins: bool) -> None:
-        now_ns, path = monotonic_ns(), span.target.path
-        if begins and span.op != "load":
-            path = None  # nothing is in the file yet, and an open may be a round trip
+        Args:
+            path: The file, or the folder, whose part of the page cache is asked for.
+        """
+        try:
+            return self._read(path)
+        except Exception:
+            return None
+
+    def _read(self, path: str | None) -> Reading:
+        now_ns = monotonic_ns()
         self._emitter.pause()
         try:
             values = self._process()
@@ -88,17 +93,22 @@ class Counters:
             cache = {}
         finally:
             self._emitter.resume()
+        return now_ns, {"path": path if cache else None, "process": values, "file": cache}
+
+    def emit(self, span: Span, reading: Reading | None) -> None:
+        """Write values that were read, of a span whose step is known by now."""
+        if reading is None:
+            return
+        at_ns, values = reading
         fields = {
             "layer": "counter",
             "op": span.op,
             "engine": span.engine,
             "counted": span.is_counted,
             "step": span.step,
-            "path": path if path and cache else None,
-            "process": values,
-            "file": cache,
+            **values,
         }
-        self._emitter.emit(now_ns, now_ns, dumps(fields, separators=(",", ":")))
+        self._emitter.emit(at_ns, at_ns, dumps(fields, separators=(",", ":")))
 
     def _process(self) -> dict[str, int]:
         values = {}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .counters import Reading
     from .emit import Emitter
     from .targets import Target
 
@@ -51,9 +52,11 @@ class Span:
         held: Where the rows of a nested engine wait that writes into memory what is then put
             into this span's file, from its first byte on.
         is_asynchronous: Whether the engine goes on in threads of its own after the end.
+        before: What was counted when it began; None of a nested one.
     """
 
     __slots__ = (
+        "before",
         "engine",
         "held",
         "is_asynchronous",
@@ -79,6 +82,7 @@ class Span:
         self.receive: Receiver | None = None
         self.held: Held | None = None
         self.is_asynchronous = False
+        self.before: Reading | None = None
 
     def receiver(self) -> Receiver | None:
         """Return what takes this span's extents, if an engine around it asked for them."""

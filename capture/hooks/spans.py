@@ -58,11 +58,19 @@ class Spans:
         return None if inside is None else inside[0]
 
     def create(self, op: str, engine: str, target: Target) -> Span:
-        """Return a span that begins now; `enter` makes it this thread's."""
+        """Return a span that begins now; `enter` makes it this thread's.
+
+        What is counted before a step is read here: when the engine says that its work begins,
+        it may have read a file's header, and with it what the kernel reads ahead.
+        """
         outer = self.current() or self._around(op, engine, target)
         if target.path is None and outer is not None and outer.held is not None:
             target = outer.target
-        return Span(op, engine, target, outer)
+        span = Span(op, engine, target, outer)
+        if outer is None:
+            # In a save nothing is in the file yet, and an open may be a round trip.
+            span.before = self._counters.read(target.path if op == "load" else None)
+        return span
 
     def _around(self, op: str, engine: str, target: Target) -> Span | None:
         """Return the step of an engine, on whatever thread, whose folder holds a file.
@@ -96,7 +104,7 @@ class Spans:
         if outer is None and span not in self._steps:
             self._steps.append(span)
             self.process.emit()
-            self._counters.emit(span, begins=True)
+            self._counters.emit(span, span.before)
 
     def suspend(self, span: Span) -> None:
         """Take this thread out of a span that goes on, and of those inside it.
@@ -118,7 +126,7 @@ class Spans:
         if span.outer is None and span.step is not None:
             self._steps.remove(span)
             self.emitter.emit(span.start_ns, monotonic_ns(), span.row_head("span") + "}")
-            self._counters.emit(span, begins=False)
+            self._counters.emit(span, self._counters.read(span.target.path))
 
     def _number(self, span: Span, step: int | None) -> None:
         if span.outer is not None:

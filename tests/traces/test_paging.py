@@ -125,6 +125,18 @@ def test_who_waited_for_what_another_read_adds_nothing() -> None:
     assert rows.paging().read_bytes == 8 * MIB
 
 
+def test_what_came_before_the_first_counters_is_bounded_from_the_start_of_the_process() -> None:
+    """Older captures counted when the header had been read, and what is read ahead with it."""
+    rows = Rows()
+    rows.load(device=(3 * MIB, 8 * MIB), cached=(3 * MIB, 8 * MIB))
+    rows.faults(0, 8, 20)
+    assert rows.paging() == Paging(1, 8 * MIB, 2, 2 * PAGE, 8 * MIB, at_most=True)
+    rows = Rows()
+    rows.load(device=(0, 0), cached=(3 * MIB, 8 * MIB))  # FUSE: nobody saw the file come in
+    rows.faults(0, 8, 20)
+    assert rows.paging().read_bytes is None
+
+
 def test_a_page_cache_seen_before_the_last_fault_tells_nothing() -> None:
     """`torch.load(mmap=True)` from FUSE: what was used came after the call."""
     rows = Rows()
