@@ -15,6 +15,7 @@ import polars
 import pyarrow as pa
 import pytest
 
+from iotrace.traces.counters import COUNTERS
 from iotrace.traces.metadata import (
     Completeness,
     FileCompleteness,
@@ -83,6 +84,44 @@ def test_every_word_is_listed() -> None:
         assert re.findall(r"`([\w.-]+)`", described[column])[-len(words) :] == list(words)
 
 
+def test_every_counter_is_described() -> None:
+    """All that the code can write, and nothing else; the unit is in most of their names."""
+    hooks = (ROOT / "capture" / "hooks" / "counters.py").read_text()
+    ends = (ROOT / "capture" / "csrc" / "process.c").read_text()
+    maps = (ROOT / "capture" / "csrc" / "maps.c").read_text()
+    (listed,) = re.findall(r"define FOR_EACH_COUNTER\(X\)(.*)", ends)
+    written = [
+        *re.findall(r'values\["(\w+)"\] =', hooks),
+        *re.findall(r'^    "\w+": "(\w+)",$', hooks, re.MULTILINE),
+        *re.findall(r'"(\w+)"', re.findall(r"CACHE_NAMES = \((.*)\)", hooks)[0]),
+        *re.findall(r"X\((\w+)\)", listed),
+        *re.findall(r'char name\[\] = "(\w+)"', maps),
+    ]
+    assert sorted(written) == sorted(COUNTERS)
+    rows = table_rows("### Counters")
+    assert [row[0].strip("`") for row in rows] == list(COUNTERS)
+    for name, of, unit, counts, _ in rows:
+        assert of in ("process", "thread", "file", "extent")
+        assert unit == {"bytes`": "bytes", "ns`": "ns"}.get(name.rpartition("_")[2], unit)
+        assert unit in ("bytes", "ns", "calls")
+        assert counts in ("so far", "now")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "traces" / "corpus").glob("*.parquet")), ids=str)
+def test_tensors_and_requests_have_one_file(path: Path) -> None:
+    """Each byte that an engine saves is found in the writes, joined as the document says."""
+    saved = duckdb.sql(f"""
+        SELECT t.name, t.process, t.path, t."offset", t.length, sum(
+            least(r."offset" + r.result, t."offset" + t.length) - greatest(r."offset", t."offset"))
+        FROM '{path}' t LEFT JOIN '{path}' r
+          ON r.layer = 'request' AND r.op = 'write' AND r.process = t.process AND r.file = t.file
+         AND r."offset" < t."offset" + t.length AND t."offset" < r."offset" + r.result
+        WHERE t.layer = 'tensor' AND t.op = 'save' GROUP BY ALL""").fetchall()
+    assert [row for row in saved if row[-2] != row[-1]] == []
+    tensors = f"SELECT count(*) FROM '{path}' WHERE layer = 'tensor' "
+    assert duckdb.sql(tensors + "AND path IS NOT NULL AND file IS NULL").fetchall() == [(0,)]
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -124,7 +163,7 @@ def test_the_document_is_of_this_version() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: text.split()[1])
-@pytest.mark.parametrize("name", ["dcp", "datastates-llm"])
+@pytest.mark.parametrize("name", ["dcp", "datastates-llm", "safetensors"])
 def test_the_examples_run(example: str, name: str, tmp_path: Path) -> None:
     """With the libraries that people have, on traces as we write them."""
     shutil.copy(ROOT / "traces" / "corpus" / f"{name}.parquet", tmp_path / "trace.parquet")
@@ -133,7 +172,9 @@ def test_the_examples_run(example: str, name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     if "result" in example:
-        assert "step100" in done.stdout
+        assert ("/.tmp" if name == "safetensors" else "step100") in done.stdout
+        names = set(filter(None, read_trace(tmp_path / "trace.parquet").strings("name")))
+        assert sum(done.stdout.count(one[:20]) > 0 for one in names) >= 5
     if "part.parquet" in example:
         whole, part = (read_trace(tmp_path / f"{name}.parquet") for name in ("trace", "part"))
         assert part.table.to_pylist() == whole.where(whole.ints("rank") == 0).table.to_pylist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from iotrace.traces.counters import FILE_COUNTERS, PROCESS_COUNTERS
+from iotrace.traces import counters
 
 
 def _words(text: str) -> frozenset[str]:
@@ -60,9 +60,7 @@ DEVICE: Final = re.compile(
     r"(cpu|cuda|xpu|mps|meta|hpu|npu|xla|tpu|rocm|hip|mtia|gpu)(:\d{1,4})?", re.ASCII
 )
 # At the ends of spans, and of /proc/PID/io at the end of a process.
-COUNTERS: Final = frozenset((*PROCESS_COUNTERS, *FILE_COUNTERS)) | _words(
-    "rchar wchar syscr syscw read_bytes write_bytes"
-)
+COUNTERS: Final = frozenset(counters.COUNTERS)
 MACHINES: Final = _words("x86_64 aarch64 arm64 ppc64le s390x riscv64 loongarch64")
 FILE_SYSTEMS: Final = _words(
     """
