@@ -91,9 +91,8 @@ class Advice:
 
 
 def share_of(part: float, finding: Finding) -> float:
-    """Return `part`, in seconds, as a share of the time of the slowest rank."""
-    seconds = finding.slowest_rank.seconds
-    return part / seconds if seconds else 0.0
+    """Return `part`, in seconds of the slowest rank, as a share of the save's or load's time."""
+    return part / finding.seconds if finding.seconds else 0.0
 
 
 def of_rank(finding: Finding) -> str:

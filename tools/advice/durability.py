@@ -26,14 +26,14 @@ def syncs(trace: str, finding: Finding) -> Iterator[Advice]:
             "sync each file once, after its last write",
             f"{plural(sync.count, 'sync')} of {plural(lasting.files, 'file')}, the median one "
             f"{format_seconds(sync.p50_us / 1e6)}; they take "
-            f"{format_share(rank.sync_seconds, rank.seconds)} of the time{of_rank(finding)}",
+            f"{format_share(rank.sync_seconds, finding.seconds)} of the time{of_rank(finding)}",
             replay_command(trace, finding, "--aggregate rank --repeat 5"),
             rank.sync_seconds * (1 - lasting.files / sync.count),
         )
     elif engine == "dcp" and not (behind and behind.asynchronous):
         yield Advice(
             "dcp.async_save, so that the syncs do not hold up the job",
-            f"syncs take {format_share(rank.sync_seconds, rank.seconds)} of the save"
+            f"syncs take {format_share(rank.sync_seconds, finding.seconds)} of the save"
             f"{of_rank(finding)}",
             replay_command(trace, finding, "--repeat 5"),
             rank.sync_seconds / 2,

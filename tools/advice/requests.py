@@ -81,7 +81,7 @@ def many_small(trace: str, finding: Finding) -> Iterator[Advice]:
     data, rank = finding.data, finding.slowest_rank
     if data is None or data.small_share < 0.5 or data.joined_count > _JOINS_TO * data.count:
         return
-    if share_of(rank.io_seconds, finding) < _IO_MATTERS:
+    if _by_faults(finding) or share_of(rank.io_seconds, finding) < _IO_MATTERS:
         return
     because = (
         f"{format_count(data.count)} {data.op}s, half of them up to "
@@ -101,7 +101,7 @@ def depth(trace: str, finding: Finding, storage: Capability | None) -> Iterator[
     data, rank = finding.data, finding.slowest_rank
     if storage is None or data is None or not data.rate or data.depth > 1.5:
         return
-    if share_of(rank.io_seconds, finding) < _IO_MATTERS:
+    if _by_faults(finding) or share_of(rank.io_seconds, finding) < _IO_MATTERS:
         return
     kind, better, base = max(
         _gains(data, storage),
@@ -194,6 +194,14 @@ def opens(trace: str, finding: Finding) -> Iterator[Advice]:
         replay_command(trace, finding, "--aggregate rank --repeat 5"),
         0.0,
     )
+
+
+def _by_faults(finding: Finding) -> bool:
+    """Return whether the data came by page faults: what was read besides is headers."""
+    paging, data = finding.paging, finding.data
+    if paging is None or data is None:
+        return False
+    return (paging.read_bytes or paging.fault_bytes) > data.bytes
 
 
 def _rate(bytes_per_second: float) -> str:

@@ -79,6 +79,7 @@ def _finding_json(finding: Finding, storage: Capability | None) -> dict[str, Any
         "step": episode.step if episode.step >= 0 else None,
         "engine": episode.engine,
         "seconds": finding.seconds,
+        "away_seconds": finding.away_seconds,
         "cause": round_trips(finding),
         "predicted": _plain(predict(finding, storage)),
         "bytes": finding.moved_bytes,

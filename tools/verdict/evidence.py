@@ -42,7 +42,9 @@ def _print_times(terminal: Terminal, verdict: Verdict) -> None:
         return
     is_faulted = any(finding.slowest_rank.fault_seconds for finding in verdict.findings)
     faults = ("faults",) if is_faulted else ()
-    titles = ("wall", "I/O", *faults, "sync", "for ranks", "outside", "bytes")
+    is_away = any(finding.away_seconds > 0.005 * finding.seconds for finding in verdict.findings)
+    away = ("no call",) if is_away else ()
+    titles = ("wall", "I/O", *faults, "sync", "for ranks", "outside", *away, "bytes")
     columns = [Column("time of the last rank"), *(Column(title, right=True) for title in titles)]
     rows = []
     shown = sorted(verdict.findings, key=lambda f: -f.seconds)[:_EPISODES_SHOWN]
@@ -51,12 +53,12 @@ def _print_times(terminal: Terminal, verdict: Verdict) -> None:
         step = f" {episode.step}" if episode.step >= 0 else ""
         faulted = (rank.fault_seconds,) if is_faulted else ()
         rest = (rank.sync_seconds, rank.rank_seconds, rank.between_seconds)
-        parts = (rank.io_seconds, *faulted, *rest)
+        parts = (rank.io_seconds, *faulted, *rest, *((finding.away_seconds,) if is_away else ()))
         rows.append(
             (
                 f"{episode.name}{step} {episode.engine or ''}".rstrip(),
                 _seconds(finding.seconds),
-                *(format_share(part, rank.seconds) if part else NONE for part in parts),
+                *(format_share(part, finding.seconds) if part else NONE for part in parts),
                 format_bytes(finding.moved_bytes),
             )
         )

@@ -208,15 +208,18 @@ def _is_straggler(finding: Finding) -> bool:
 
 def _shares(rank: RankSplit, finding: Finding) -> str:
     """Return `I/O 3 %, CPU 96 %, not running 1 %`, leaving out what is nothing."""
-    parts = [f"I/O {format_share(rank.io_seconds, rank.seconds)}"]
+    whole = finding.seconds
+    used = f" ({plural(rank.outer_faults, 'page fault')})" if rank.outer_faults else ""
+    parts = [f"I/O {format_share(rank.io_seconds, whole)}"]
     for seconds, what in (
         (rank.fault_seconds, "page faults up to"),
         (rank.sync_seconds, "syncs"),
         (rank.rank_seconds, "other ranks"),
         *_outside(rank, finding),
+        (finding.away_seconds, f"in no call{used}"),
     ):
-        if seconds > 0.005 * rank.seconds:
-            parts.append(f"{what} {format_share(seconds, rank.seconds)}")
+        if seconds > 0.005 * whole:
+            parts.append(f"{what} {format_share(seconds, whole)}")
     return ", ".join(parts)
 
 
@@ -226,7 +229,7 @@ def _outside(rank: RankSplit, finding: Finding) -> Iterator[tuple[float, str]]:
         yield rank.between_seconds, "page faults or no I/O" if finding.paging else "outside I/O"
         return
     least, most = rank.computing_seconds
-    sure = most - least < 0.05 * rank.seconds
+    sure = most - least < 0.05 * finding.seconds
     yield most, "CPU" if sure else "CPU up to"
     yield rank.queued_seconds, "no free CPU"
     yield rank.waiting_seconds, "not running" if sure else "not running at least"

@@ -51,5 +51,5 @@ def predict(finding: Finding, storage: Capability | None) -> Prediction | None:
         )
         trips += int(counts.sum())
     names = int(requests.is_op(*_NAMES).sum())
-    outside = rank.between_seconds + rank.rank_seconds
+    outside = rank.between_seconds + rank.rank_seconds + finding.away_seconds
     return Prediction(trips + names, outside + (data_us + names * trip_us) / 1e6)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotrace.traces.columns import IntArray, Mask
+from iotrace.traces.columns import IntArray
 from iotrace.traces.counters import SpanCounters
 from iotrace.traces.intervals import Intervals
 from iotrace.traces.lanes import Lanes
@@ -44,6 +44,7 @@ class RankSplit:
             known.
         queued_seconds: how much more of them no processor was free, at most; 0 where not known.
         gap_seconds: longest part of that at one time, and `gap_before` the request that ended it.
+        outer_faults: page faults while no call went on: what was mapped was used later.
         requests: how many of its requests `io_seconds` and `sync_seconds` are the time of.
         bytes: written by a save, read by a load.
         last_data_ns: end of its last request on a file that holds tensors (on any, where none
@@ -63,6 +64,7 @@ class RankSplit:
     queued_seconds: float
     gap_seconds: float
     gap_before: str | None
+    outer_faults: int
     requests: int
     bytes: int
     last_data_ns: int
@@ -99,8 +101,8 @@ class _Times:
 class _Parts:
     """How long each process did what, in ns, and its longest time of nothing.
 
-    `gap_row` is the request that ended this, -1 without one. `has_faults`: a page of a mapped
-    file was missing while a call went on.
+    `gap_row` is the request that ended this, -1 without one. `inner_faults` counts the pages of
+    mapped files that were missing while a call went on, `outer_faults` the others.
     """
 
     window: IntArray
@@ -109,7 +111,8 @@ class _Parts:
     rank_wait: IntArray
     gap: IntArray
     gap_row: IntArray
-    has_faults: Mask
+    inner_faults: IntArray
+    outer_faults: IntArray
 
 
 def split(
@@ -142,7 +145,7 @@ def split(
         queued = faulted = 0.0
         if used is not None and computing is not None:
             queued = min(used[2], between - computing[1])
-            if any(one.was_fetched for one in own) and parts.has_faults[i]:
+            if any(one.was_fetched for one in own) and parts.inner_faults[i]:
                 faulted = between - computing[0]
         found.append(
             RankSplit(
@@ -158,6 +161,7 @@ def split(
                 queued_seconds=queued,
                 gap_seconds=int(parts.gap[i]) / 1e9,
                 gap_before=_named(requests, int(parts.gap_row[i])),
+                outer_faults=int(parts.outer_faults[i]),
                 requests=int(counts[i]),
                 bytes=int(sizes[i]),
                 last_data_ns=int(times.last[i]),
@@ -239,10 +243,14 @@ def _parts(members: Members, times: _Times) -> _Parts:
     )
     rank_wait = idle.within(waiting)
     gap, gap_row = _longest_gaps(lanes, idle.without(rank_wait), members)
-    faults = requests.is_op("fault")
+    faults = np.flatnonzero(requests.is_op("fault"))
     # A call's last instant is in it.
     calls = Intervals.of(lanes.at(of_span, span_start), lanes.at(of_span, span_end) + 1)
-    faults[faults] = calls.contains(lanes.at(of_request[faults], requests.start_ns[faults]))
+    in_call = calls.contains(lanes.at(of_request[faults], requests.start_ns[faults]))
+    inner, outer = (
+        np.bincount(of_request[faults[chosen]], minlength=len(members))
+        for chosen in (in_call, ~in_call)
+    )
     return _Parts(
         window=lanes.totals_ns(window),
         io=lanes.totals_ns(io),
@@ -250,7 +258,8 @@ def _parts(members: Members, times: _Times) -> _Parts:
         rank_wait=lanes.totals_ns(rank_wait),
         gap=gap,
         gap_row=gap_row,
-        has_faults=members.counted(faults) > 0,
+        inner_faults=inner,
+        outer_faults=outer,
     )
 
 

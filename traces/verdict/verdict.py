@@ -66,6 +66,15 @@ class Finding:
         return self.slowest_rank.seconds if behind else self.episode.seconds
 
     @property
+    def away_seconds(self) -> float:
+        """How much of it the slowest rank was in no call of the engine and had nothing in flight.
+
+        It began later than another, or the job went on with its own work: between calls, or until
+        it used the last of what the load had mapped.
+        """
+        return max(0.0, self.seconds - self.slowest_rank.seconds)
+
+    @property
     def data(self) -> Shape | None:
         """The shape of the requests that move its data."""
         return self.shapes.get("write" if self.episode.phase == Phase.SAVE else "read")
