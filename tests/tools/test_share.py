@@ -48,6 +48,15 @@ def test_a_shared_trace_and_its_card_say_nothing_of_the_owner(
     assert counts[0] == counts[1]
 
 
+def test_what_is_not_shared_of_a_result_is_said(small_trace: Path, tmp_path: Path) -> None:
+    """Its figures of all runs name transforms, folders and a machine; its requests do not."""
+    result, public = tmp_path / "result.parquet", tmp_path / "public.parquet"
+    assert iotrace("replay", small_trace, "--root", tmp_path, "-o", result).returncode == 0
+    shared = iotrace("share", result, "-o", public)
+    assert "not its transforms and its runs' times" in shared.stderr
+    assert "its runs' times" not in iotrace("share", small_trace, "-o", public, "--force").stderr
+
+
 @pytest.mark.parametrize("names", ["keep", "key"])
 def test_what_was_not_searched_is_said(make_trace: Make, tmp_path: Path, names: str) -> None:
     """Tensor names that are kept may say what paths said: here two words."""

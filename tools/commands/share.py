@@ -142,6 +142,8 @@ def share(
         stored: Any = shared.metadata.extra[CARD]
         write_json(stored, json_to)
     if not quiet and json_to != STDOUT:
+        if "replay" in original.metadata.extra:
+            say("of the replay its requests are shared, not its transforms and its runs' times")
         _say(card, output, card_path, trace, len(original) - len(shared))
 
 
