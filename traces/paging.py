@@ -120,6 +120,23 @@ def paging(
     )
 
 
+def was_in_memory(loads: Requests, counters: Sequence[SpanCounters]) -> bool:
+    """Return whether all that was mapped was in the page cache before, by what was counted.
+
+    Args:
+        loads: requests of loads.
+        counters: around their spans.
+    """
+    cached: dict[tuple[int, str | None], int] = {}
+    for one in counters:
+        if one.was_fetched or DEVICE_READ not in one.before or _CACHED not in one.before:
+            return False
+        place = one.host, one.path
+        cached[place] = max(one.before[_CACHED], cached.get(place, 0))
+    mapped_bytes = _mapped_bytes(loads, np.unique(loads.home[loads.is_op("map")]))
+    return 0 < mapped_bytes <= sum(cached.values())
+
+
 def _mapped_bytes(requests: Requests, homes: CodeArray) -> int:
     """Return how many different bytes of some files were mapped."""
     maps = np.flatnonzero(

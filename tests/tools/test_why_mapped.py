@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from iotrace.tools.advice.bytes import mapped
 from iotrace.tools.advice.requests import many_small
 from iotrace.tools.verdict.headline import headline
 from iotrace.traces.metadata import Metadata
@@ -63,3 +64,24 @@ def test_headers_are_no_matter_where_faults_bring_the_data(read_bytes: int) -> N
     finding = only(verdict_on(*rows, read), Phase.LOAD)
     finding = replace(finding, episode=replace(finding.episode, end_ns=100_000_000))
     assert bool(list(many_small("t", finding))) == (not read_bytes)
+
+
+@pytest.mark.parametrize(
+    ("cached_bytes", "fetched_bytes", "is_warm"),
+    [(1 << 22, 0, True), ((1 << 22) - 1, 0, False), (1 << 22, 4096, False)],
+)
+def test_no_page_fault_waits_for_what_is_in_memory(
+    cached_bytes: int, fetched_bytes: int, is_warm: bool
+) -> None:
+    """A load of what the job has just saved: to read it instead of mapping it would cost more."""
+    rows = []
+    for at, fetched in ((1, 0), (101, fetched_bytes)):
+        for name, value in (("device_read_bytes", fetched), ("cached_bytes", cached_bytes)):
+            rows.append(R("counter", at, at, layer="counter", name=name, result=value))
+    load = (span("load", 0, 100), R("map", 50, 50, offset=0, length=1 << 22), *rows)
+    finding = only(verdict_on(*load), Phase.LOAD)
+    assert finding.is_in_memory == is_warm
+    assert bool(list(mapped("t", finding))) != is_warm
+    told = dict(headline("t", Metadata(), verdict_on(*load), (), None))["reads"]
+    assert told.startswith("1 file mapped: ")
+    assert ("was in memory already" in told) == is_warm

@@ -44,6 +44,8 @@ def mapped(trace: str, finding: Finding) -> Iterator[Advice]:
     """A load through page faults, or through a mapping whose faults were not seen."""
     if "map" not in finding.ops or finding.episode.phase != Phase.LOAD:
         return
+    if finding.paging is None and finding.is_in_memory:
+        return
     paging, read = finding.paging, finding.shapes.get("read")
     if read is not None and paging is None and read.bytes > finding.amplification.tensor_bytes / 2:
         return

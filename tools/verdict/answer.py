@@ -88,6 +88,7 @@ def _finding_json(finding: Finding, storage: Capability | None) -> dict[str, Any
         "ranks": [asdict(one) for one in finding.split],
         "requests": {op: asdict(shape) for op, shape in finding.shapes.items()},
         "paging": _plain(finding.paging),
+        "is_in_memory": finding.is_in_memory,
         "amplification": asdict(finding.amplification)
         | {
             "by_rank": finding.amplification.by_rank,

@@ -72,7 +72,10 @@ def headline(
             yield "faults", about + str(worst.paging)
         elif worst.data is None and findings is loads and verdict.mapped_only:
             mapped = plural(verdict.mapped_only, "file")
-            yield "reads", f"{mapped} mapped: what was read through it, and when, was not seen"
+            unseen = "what was read through it, and when, was not seen"
+            warm = all(one.is_in_memory for one in loads)
+            read = "all of it was in memory already" if warm else unseen
+            yield "reads", f"{mapped} mapped: {read}"
     if storage is not None:
         yield from _capabilities(storage, save, load)
     if saves or loads:

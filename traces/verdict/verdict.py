@@ -11,7 +11,7 @@ import numpy as np
 
 from iotrace.traces.checkpoint_steps import checkpoint_steps
 from iotrace.traces.counters import EXIT_READ, SpanCounters, counters_of_spans, last_counters
-from iotrace.traces.paging import Paging, paging
+from iotrace.traces.paging import Paging, paging, was_in_memory
 from iotrace.traces.phases import Phase
 from iotrace.traces.requests import Requests
 from iotrace.traces.schema import COLUMNS
@@ -45,6 +45,7 @@ class Finding:
         ops: how often each op occurs.
         memory: what it left there, where that was counted.
         paging: what came in through mapped files, where these had page faults.
+        is_in_memory: whether all that a load mapped was in the page cache before.
     """
 
     episode: Episode
@@ -58,6 +59,7 @@ class Finding:
     ops: Mapping[str, int]
     memory: Memory | None
     paging: Paging | None
+    is_in_memory: bool
 
     @property
     def seconds(self) -> float:
@@ -177,6 +179,7 @@ def _finding(
         ops=MappingProxyType(dict(sorted(ops.items(), key=lambda item: -item[1]))),
         memory=memory(counters, tensors.metadata),
         paging=None if is_save else paging(requests, counters, exits),
+        is_in_memory=not is_save and was_in_memory(requests, counters),
     )
 
 
