@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 MAX_DEPTH = 64  # of what any program writes; who walks such a tree may do so by calling itself
@@ -46,6 +46,19 @@ def parse_foreign_json(
         if not level:
             return tree
     raise ValueError("nested too deeply")
+
+
+def texts_in(tree: Any) -> Iterator[str]:
+    """Yield every text in a JSON document: its keys and its values."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield key
+            yield from texts_in(value)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from texts_in(item)
+    elif isinstance(tree, str):
+        yield tree
 
 
 class DoubledKeyError(ValueError):

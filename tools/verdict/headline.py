@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator, Sequence
-from statistics import median
 
 from iotrace.replay.probe import Capability
 from iotrace.tools.advice.advice import Advice
 from iotrace.tools.render import (
     file_name,
     format_bytes,
-    format_count,
     format_rate,
     format_seconds,
     format_share,
@@ -20,17 +16,16 @@ from iotrace.tools.render import (
 )
 from iotrace.tools.replayed import Replayed
 from iotrace.tools.verdict.durable import durable
+from iotrace.tools.verdict.failed import first_failure
 from iotrace.tools.verdict.prediction import predict
 from iotrace.tools.verdict.shapes import paged_bytes, request_shape, round_trips
+from iotrace.tools.verdict.wall_time import LATE, time_of
 from iotrace.traces.merged_clocks import clocks_told
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.phases import Phase
-from iotrace.traces.verdict.failures import Failure
-from iotrace.traces.verdict.split import RankSplit
 from iotrace.traces.verdict.verdict import Finding, Verdict
 from iotrace.traces.words import plural
 
-_LATE = 0.1  # how much later than the others a rank is named the slowest
 _LARGE_BYTES = 1 << 20  # the largest that is probed
 _SURE = 0.05  # a scatter that need not be told
 _CACHE_FACTOR = 1.5  # faster than storage by this: the page cache
@@ -53,13 +48,15 @@ def headline(
     if clocks := clocks_told(metadata):
         yield "times", clocks
     if verdict.failures.first_error or verdict.failures.first_short:
-        yield "error", _failures(verdict)
+        yield "error", first_failure(verdict.failures)
     several = _needs_names(verdict)
     for findings, worst in ((saves, save), (loads, load)):
         if worst is None:
             continue
         about = _about(worst, several)
-        yield worst.episode.name, _time(worst, findings, several)
+        unknown = f"{about}its times are not known"
+        time = time_of(worst, findings, several) if worst.seconds else unknown
+        yield worst.episode.name, time
         if findings is saves:
             yield from _background(worst, several)
         if worst.data is not None:
@@ -136,106 +133,6 @@ def _what(location: str, metadata: Metadata, verdict: Verdict) -> str:
     systems = dict.fromkeys(mount.file_system for mount in metadata.mounts if mount.file_system)
     parts += [", ".join(systems)] if systems else []
     return f"{shorten(location, 32)}: {', '.join(parts)}"
-
-
-def _failures(verdict: Verdict) -> str:
-    failures = verdict.failures
-    first, short = failures.first_error, failures.first_short
-    if first is None:
-        assert short is not None
-        return (
-            f"{plural(failures.short, 'write')} fell short, first {_place(short)}: "
-            f"{format_count(short.moved)} of {format_count(short.length)} bytes"
-        )
-    text = f"{_errno_name(first)}: {_place(first)}"
-    if short is not None:
-        text += (
-            f"; before it a write moved {format_count(short.moved)} of "
-            f"{format_count(short.length)} bytes{_at(short)}"
-        )
-    more = failures.errors - 1
-    return f"{text}; {plural(more, 'error')} more" if more else text
-
-
-def _errno_name(failure: Failure) -> str:
-    """Return `No space left on device (ENOSPC)`."""
-    number = failure.errno or 0
-    name = errno.errorcode.get(number)
-    return f"{os.strerror(number)} ({name})" if name else f"error {number}"
-
-
-def _place(failure: Failure) -> str:
-    where = f"{failure.op} of {file_name(failure.path)}"
-    if failure.length:
-        where = (
-            f"{failure.op} of {format_count(failure.length)} bytes{_at(failure)} "
-            f"of {file_name(failure.path)}"
-        )
-    if failure.tensor:
-        where += f", tensor {failure.tensor}"
-    elif failure.after_tensor:
-        where += f", after tensor {failure.after_tensor}"
-    return where + (f", rank {failure.rank}" if failure.rank >= 0 else "")
-
-
-def _at(failure: Failure) -> str:
-    return "" if failure.offset is None else f" at {format_count(failure.offset)}"
-
-
-def _time(worst: Finding, findings: Sequence[Finding], several: bool) -> str:
-    """Return where the wall time of the longest save or load went, on its last rank."""
-    rank = worst.slowest_rank
-    if not worst.seconds:
-        return f"{_about(worst, several)}its times are not known"
-    text = format_seconds(worst.seconds)
-    text += f" in {worst.episode.label}" if several else ""
-    if len(findings) > 1:
-        middle = median(one.seconds for one in findings)
-        text += f", the longest (median {format_seconds(middle)})"
-    text += f": {_shares(rank, worst)}"
-    waits = [one.rank_seconds for one in worst.split if one is not rank]
-    least = 0.01 if _is_straggler(worst) else _LATE
-    if waits and max(waits) > least * worst.seconds:
-        text += f"; {rank.name} last, others wait {format_seconds(max(waits))}"
-    return text
-
-
-def _is_straggler(finding: Finding) -> bool:
-    """Is one rank clearly later with its data than the median one?"""
-    if len(finding.split) < 2:
-        return False
-    ends = sorted(one.last_data_ns for one in finding.split)
-    middle = ends[(len(ends) - 1) // 2]
-    return (ends[-1] - middle) / 1e9 > _LATE * finding.seconds
-
-
-def _shares(rank: RankSplit, finding: Finding) -> str:
-    """Return `I/O 3 %, CPU 96 %, not running 1 %`, leaving out what is nothing."""
-    whole = finding.seconds
-    used = f" ({plural(rank.outer_faults, 'page fault')})" if rank.outer_faults else ""
-    parts = [f"I/O {format_share(rank.io_seconds, whole)}"]
-    for seconds, what in (
-        (rank.fault_seconds, "page faults up to"),
-        (rank.sync_seconds, "syncs"),
-        (rank.rank_seconds, "other ranks"),
-        *_outside(rank, finding),
-        (finding.away_seconds, f"in no call{used}"),
-    ):
-        if seconds > 0.005 * whole:
-            parts.append(f"{what} {format_share(seconds, whole)}")
-    return ", ".join(parts)
-
-
-def _outside(rank: RankSplit, finding: Finding) -> Iterator[tuple[float, str]]:
-    """Yield what went on without a request in flight: computing, or not even that."""
-    if rank.computing_seconds is None:
-        yield rank.between_seconds, "page faults or no I/O" if finding.paging else "outside I/O"
-        return
-    least, most = rank.computing_seconds
-    sure = most - least < 0.05 * finding.seconds
-    yield most, "CPU" if sure else "CPU up to"
-    yield rank.queued_seconds, "no free CPU"
-    yield rank.waiting_seconds, "not running" if sure else "not running at least"
 
 
 def _capabilities(
@@ -350,7 +247,7 @@ def _slowest(finding: Finding) -> str:
     text += f", tensor {request.tensors}" if request.tensors else ""
     if request.rank >= 0:
         text += f"; rank {request.rank}"
-    if finding.imbalance is not None and finding.imbalance > 1 + _LATE:
+    if finding.imbalance is not None and finding.imbalance > 1 + LATE:
         heavy = max(finding.split, key=lambda one: one.bytes)
         text += f"; {heavy.name} moves {finding.imbalance:.2g}x the mean"
     return text

@@ -10,40 +10,29 @@ and, where tensor names are kept, these and what they hold.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import PurePath
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from iotrace.traces import metadata as metadata_types
-from iotrace.traces.digest import is_digest
-from iotrace.traces.errors import TraceFormatError
-from iotrace.traces.foreign_json import parse_foreign_json
-from iotrace.traces.location import Location, locate, one_line
-from iotrace.traces.metadata import Host, Metadata
-from iotrace.traces.parquet_pages import chunks, footer, pages, unpack
+from iotrace.traces.foreign_json import texts_in
+from iotrace.traces.location import Location, locate
+from iotrace.traces.metadata import Metadata
 from iotrace.traces.reader import read_trace
 from iotrace.traces.schema import (
     ACTIONS,
     COLUMNS,
-    ENGINES,
     LAYERS,
-    METADATA_KEY,
     OPS,
     TEXT_COLUMNS,
 )
-from iotrace.traces.sharing.arrow_schema import ARROW_KEY, arrow_schema, more_than_repeats
-from iotrace.traces.sharing.card import CARD, Card, make_card_again
-from iotrace.traces.sharing.clean_metadata import NOTES, UNSAID, clean_metadata
+from iotrace.traces.sharing.card import CARD, Card
+from iotrace.traces.sharing.clean_metadata import NOTES, UNSAID
+from iotrace.traces.sharing.leftover_bytes import search_bytes
+from iotrace.traces.sharing.leftover_metadata import card_of, metadata_leftovers, stale_fields
 from iotrace.traces.sharing.leftover_search import Leftover, Search
 from iotrace.traces.sharing.needles import Needles, find, needles_of
 from iotrace.traces.sharing.pseudonyms import (
-    Pseudonyms,
-    is_host_pseudonym,
     is_keyed_name,
     is_keyed_path,
     is_pseudonym,
@@ -62,7 +51,6 @@ from iotrace.traces.sharing.public_words import (
 from iotrace.traces.sharing.share import KNOWN_WORDS
 from iotrace.traces.trace import Trace
 
-_CREATED_BY = re.compile(rb"parquet-cpp-arrow version \d{1,3}(\.\d{1,3}){1,3}(-SNAPSHOT)?")
 _FORMAT_WORDS = (
     *("parquet-cpp-arrow version", "schema", "list", "element", "iotrace", "host", "python"),
     *("keyed", "kept", "processes_left_out", "Linux", "GiB memory", "cores"),
@@ -74,29 +62,6 @@ _OWN_WORDS = frozenset(("none", "file", "note", "thread", "seek", "taken")).unio
     *KNOWN_WORDS.values()
 )
 _LONGEST_JOB_NS = 366 * 86_400 * 10**9  # no wall clock is as low since 1971
-_STALE = "metadata.card, which tells of other rows (iotrace merge of all parts makes it anew)"
-_STEP_BYTES, _OVERLAP_BYTES = 1 << 24, 1 << 13  # no text is longer than a path
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _are(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda values: isinstance(values, list) and all(map(check, values))
-
-
-# Fields of a card that tell of rows, and what they hold if they tell of no more.
-_OF_ROWS: dict[str, Callable[[Any], bool]] = {
-    "digest": lambda text: isinstance(text, str) and is_digest(text),
-    "engines": _are(lambda word: word in ENGINES or word == "other"),
-    **dict.fromkeys(
-        ("requests", "data_requests", "tensors", "files", "bytes_written", "bytes_read"), _is_count
-    ),
-    "steps": _are(lambda step: type(step) is int),
-    "ranks": _is_count,
-    "processes": _is_count,
-}
 
 
 def find_leftovers(location: str, shared: Trace, original: Trace | None = None) -> list[Leftover]:
@@ -122,14 +87,14 @@ def find_leftovers(location: str, shared: Trace, original: Trace | None = None) 
 
 
 def _of_file(file: Location, shared: Trace, original: Trace | None) -> list[Leftover]:
-    keyed = _card(shared.metadata).get("tensor_names") == "keyed"
+    keyed = card_of(shared.metadata).get("tensor_names") == "keyed"
     kept = () if keyed else _tensor_names(shared)
-    found = [*_columns(shared, keyed), *_metadata_fields(shared)]
+    found = [*_columns(shared, keyed), *metadata_leftovers(shared)]
     public = _public(shared, kept)
     needles = Needles() if original is None else needles_of(original, public)
     found += _whole_components(shared, needles.components)
     named = "\0".join(part for part in _components(shared) if is_engine_name(part))
-    found += _bytes(file, Search.of(needles.texts, named, public))
+    found += search_bytes(file, Search.of(needles.texts, named, public))
     return list(dict.fromkeys(found))
 
 
@@ -153,11 +118,6 @@ def hidden_words(shared: Trace, original: Trace) -> tuple[str, ...]:
     }
     found = find(asked.values(), names)
     return tuple(text.decode(errors="replace") for text, lower in asked.items() if lower in found)
-
-
-def _card(metadata: Metadata) -> dict[str, Any]:
-    card = metadata.extra.get(CARD)
-    return card if isinstance(card, dict) else {}
 
 
 def _tensor_names(trace: Trace) -> tuple[str, ...]:
@@ -194,7 +154,7 @@ def _strings_of(metadata: Metadata) -> Iterator[str]:
         yield from (process.python, *process.libraries.values())
     for entry in metadata.history:
         yield entry.tool_version
-    yield from _strings(_card(metadata))
+    yield from texts_in(card_of(metadata))
 
 
 def _columns(shared: Trace, keyed: bool) -> Iterator[Leftover]:
@@ -217,7 +177,7 @@ def _columns(shared: Trace, keyed: bool) -> Iterator[Leftover]:
         yield Leftover("column address", "buffer addresses")
     begin_ns = int(shared.ints("start_ns").min()) if len(shared) else 0
     # A part keeps its place in the whole trace; whether that was one no part can tell.
-    is_part = bool(_card(shared.metadata).get("selection")) or bool(_stale_fields(shared))
+    is_part = bool(card_of(shared.metadata).get("selection")) or bool(stale_fields(shared))
     if not 0 <= begin_ns <= (_LONGEST_JOB_NS if is_part else 0):
         yield Leftover("column start_ns", "times that do not begin with the first row")
 
@@ -243,144 +203,3 @@ def _components(shared: Trace) -> set[str]:
 def _whole_components(shared: Trace, components: Collection[str]) -> Iterator[Leftover]:
     for part in sorted(_components(shared) & set(components)):
         yield Leftover("a component of a path of the original", part)
-
-
-class _AsTheyAre(Pseudonyms):
-    """Keeps every name, to see what else cleaning would change."""
-
-    def path(self, path: str) -> str:
-        return path
-
-
-def _metadata_fields(shared: Trace) -> Iterator[Leftover]:
-    """Yield the fields of the metadata that sharing would have changed."""
-    metadata = shared.metadata
-    clean = clean_metadata(metadata, _AsTheyAre(bytes(32)))
-    clean = replace(
-        clean,
-        format_version=metadata.format_version,
-        clock=metadata.clock,
-        hosts=_named_as(clean.hosts, metadata.hosts),
-        recorded_on=replace(
-            clean.recorded_on,
-            hosts=_named_as(clean.recorded_on.hosts, metadata.recorded_on.hosts),
-        ),
-        extra={},
-    )
-    yield from _differences("metadata", metadata, clean)
-    if metadata.clock and not is_pseudonym(metadata.clock):
-        yield Leftover("metadata.clock", metadata.clock)
-    for file in metadata.completeness.files:
-        if not is_keyed_path(file.path):
-            yield Leftover("metadata.completeness.files.path", file.path)
-    for mount in (mount for place in metadata.places for mount in place.mounts):
-        if not is_keyed_path(mount.path):
-            yield Leftover("metadata.mounts.path", mount.path)
-    card = _card(metadata)
-    licence, selection = str(card.get("licence", "")), str(card.get("selection", ""))
-    if not re.fullmatch(r"[A-Za-z0-9.+-]{0,64}", licence):
-        yield Leftover("metadata.card.licence", licence)
-    if not re.fullmatch(r"((step|rank|span)( [a-z0-9]+)+(, )?)*", selection):
-        yield Leftover("metadata.card.selection", selection)
-    for key in metadata.extra.keys() - {CARD}:
-        yield Leftover("metadata", key)
-    stale = _stale_fields(shared)
-    for key in _wrong_fields(shared):
-        if key not in stale:
-            yield Leftover(f"metadata.card.{key}", str(card[key]))
-    if stale:
-        yield Leftover(_STALE, ", ".join(stale))
-
-
-def _wrong_fields(shared: Trace) -> list[str]:
-    """Return the fields of the card that are not as sharing these rows would make them."""
-    card = _card(shared.metadata)
-    if not card:
-        return []
-    expected = make_card_again(shared, card).to_json()
-    return [key for key, value in card.items() if value != expected.get(key)]
-
-
-def _stale_fields(shared: Trace) -> list[str]:
-    """Return those of them that only tell of other rows: numbers, digests and known words."""
-    card = _card(shared.metadata)
-    return [key for key in _wrong_fields(shared) if key in _OF_ROWS and _OF_ROWS[key](card[key])]
-
-
-def _named_as(clean: Sequence[Host], stored: Sequence[Host]) -> tuple[Host, ...]:
-    """Return the clean hosts with those stored names that are pseudonyms."""
-    return tuple(
-        replace(one, name=other.name) if is_host_pseudonym(other.name) else one
-        for one, other in zip(clean, stored, strict=True)
-    )
-
-
-def _differences(where: str, stored: object, clean: object) -> Iterator[Leftover]:
-    if stored == clean:
-        return
-    if is_dataclass(stored) and is_dataclass(clean):
-        for field in fields(stored):
-            if not (where == "metadata" and field.name == "extra"):
-                yield from _differences(
-                    f"{where}.{field.name}", getattr(stored, field.name), getattr(clean, field.name)
-                )
-    elif isinstance(stored, tuple) and isinstance(clean, tuple) and len(stored) == len(clean):
-        for a, b in zip(stored, clean, strict=True):
-            yield from _differences(where, a, b)
-    else:
-        yield Leftover(where, str(stored))
-
-
-def _bytes(file: Location, search: Search) -> Iterator[Leftover]:
-    """Yield what is in the bytes of a file: as they are, unpacked, and outside of the columns."""
-    path = file.paths[0]
-    try:
-        with file.open(path) as source:
-            described = pq.read_metadata(source)
-            coded = (described.metadata or {}).get(ARROW_KEY, b"")
-            plain = footer(source).replace(coded, b"") if coded else footer(source)
-            yield from search.in_text("the footer and its statistics", plain)
-            size = source.size()
-            for begin in range(0, size, _STEP_BYTES):
-                part = source.read_at(min(_STEP_BYTES + _OVERLAP_BYTES, size - begin), begin)
-                yield from search.in_binary("the file as it is", part)
-            for chunk in chunks(source):
-                for page in pages(source, chunk):
-                    content = unpack(source, chunk, page)
-                    is_text = chunk.column in TEXT_COLUMNS and page.is_plain
-                    look = search.in_text if is_text else search.in_binary
-                    yield from look(f"a page of column {chunk.column}", content)
-            yield from _outside_columns(described, search)
-    except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
-        raise TraceFormatError(f"{path} cannot be searched ({one_line(error)})") from error
-
-
-def _outside_columns(described: pq.FileMetaData, search: Search) -> Iterator[Leftover]:
-    for name in described.schema.names:
-        if name not in (*COLUMNS, "element"):
-            yield Leftover("a column", name)
-    if not _CREATED_BY.fullmatch(described.created_by.encode()):
-        yield Leftover("created_by", described.created_by)
-    stored = described.metadata or {}
-    for key, value in stored.items():
-        if key == METADATA_KEY:
-            said = "\0".join(_strings(parse_foreign_json(value)))
-            yield from search.in_text("the metadata", said.encode("utf-8", "surrogatepass"))
-        elif key == ARROW_KEY:
-            message = arrow_schema(value)
-            yield from more_than_repeats(message, stored.get(METADATA_KEY, b""))
-            yield from search.in_text("the schema of Arrow", message)
-        else:
-            yield Leftover("a key of the file", key.decode(errors="replace"))
-
-
-def _strings(tree: Any) -> Iterator[str]:
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            yield key
-            yield from _strings(value)
-    elif isinstance(tree, list):
-        for item in tree:
-            yield from _strings(item)
-    elif isinstance(tree, str):
-        yield tree
