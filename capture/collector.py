@@ -54,6 +54,7 @@ from iotrace.traces.errors import CaptureError
 from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.metadata import Completeness, Host, Metadata
 from iotrace.traces.mounts import find_mounts
+from iotrace.traces.schema import MAX_DIMENSIONS
 from iotrace.traces.trace import Column, Ints, Shapes, Strings, Trace
 from iotrace.traces.version import tool_version
 from iotrace.traces.words import plural
@@ -228,7 +229,8 @@ def describe_completeness(
         unknown_descriptors=sum(log.header.outside.unknown_descriptors for log in found),
         unmatched_completions=requests.unfinished()
         + sum(log.header.outside.unmatched_completions for log in found),
-        cut_texts=sum(log.header.outside.cut_texts for log in found),
+        cut_texts=sum(log.header.outside.cut_texts for log in found)
+        + sum(note.has_cut_name for note in notes.notes),
         torn_records=sum(log.torn_records for log in found),
         notes=(
             *unreadable,
@@ -296,3 +298,5 @@ def hook_problems(notes: Notes) -> Iterator[str]:
     )
     if notes.unreadable:
         yield f"{plural(notes.unreadable, 'note')} of hooks could not be read"
+    if lost := sum(note.has_lost_shape for note in notes.notes):
+        yield f"{plural(lost, 'shape')} of more than {MAX_DIMENSIONS} dimensions left out"

@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from iotrace.capture.clock import Clock
+from iotrace.capture.hooks.emit import CUT, TEXT_MAX_CHARS
+from iotrace.capture.hooks.names import NAME_MAX_CHARS
 from iotrace.capture.paths import normalise
 from iotrace.capture.rawlog import RawLog
 from iotrace.traces.foreign_json import parse_foreign_json
@@ -16,6 +18,7 @@ from iotrace.traces.schema import MAX_DIMENSIONS
 
 _INT64 = range(-(2**63), 2**63)
 _INT32 = range(-(2**31), 2**31)
+_CUT_CHARS = (NAME_MAX_CHARS, TEXT_MAX_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,18 @@ class Note:
     def step(self) -> int | None:
         """Return the ordinal of the save or load."""
         return self.integer("step", _INT32)
+
+    @property
+    def has_cut_name(self) -> bool:
+        """Return whether a name was longer than a note holds."""
+        name = self.text("name")
+        return name is not None and name.endswith(CUT) and len(name) in _CUT_CHARS
+
+    @property
+    def has_lost_shape(self) -> bool:
+        """Return whether a shape has more dimensions than a trace holds."""
+        value = self.fields.get("shape")
+        return isinstance(value, list) and len(value) > MAX_DIMENSIONS
 
     @property
     def shape(self) -> tuple[int, ...] | None:

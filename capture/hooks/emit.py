@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+CUT = "…"  # the end of a text that was longer
 TEXT_MAX_CHARS = 4096  # of a name or a path; what a record holds is 64 KiB
 
 
@@ -80,4 +81,9 @@ def quote(text: str | None) -> str:
     """Return `text` as JSON, cut to what one record can hold."""
     if text is None:
         return "null"
-    return encode_basestring_ascii(text[:TEXT_MAX_CHARS])
+    return encode_basestring_ascii(shortened(text, TEXT_MAX_CHARS))
+
+
+def shortened(text: str, max_chars: int) -> str:
+    """Return `text`, or as much of it as may stand there, with `CUT` at its end."""
+    return text if len(text) <= max_chars else text[: max_chars - len(CUT)] + CUT

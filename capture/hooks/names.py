@@ -13,6 +13,8 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from .emit import shortened
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
@@ -82,7 +84,7 @@ def walk(root: object, kinds: Kinds) -> Iterator[tuple[str, Any]]:
 def joined(name: str, key: object) -> str:
     """Return the name of a child; an empty key names it as its parent."""
     full = f"{name}.{key}" if name and key != "" else name or str(key)
-    return full[:NAME_MAX_CHARS]
+    return shortened(full, NAME_MAX_CHARS)
 
 
 def named_parts(leaf: object, parts: Parts) -> Pairs:

@@ -87,3 +87,14 @@ def test_tensors_lie_in_the_file_that_had_the_name(writer: RawLogWriter, tmp_pat
         (1, 64, 24, 0, 1),
     ]
     assert trace.where(trace.row_mask(layer="tensor")).shapes() == [(2, 3), (2, 3)]
+
+
+def test_what_of_a_tensor_is_too_long_is_said(writer: RawLogWriter, tmp_path: Path) -> None:
+    """Its name is there in part, and its shape is not."""
+    for name, shape in (("a" * 2047 + "…", (1,) * 65), ("a" * 2048, (1,) * 64)):
+        writer.note(layer="tensor", op="save", engine="torch.save", step=0, name=name, shape=shape)
+    trace = collected(tmp_path, writer)
+    problems = trace.metadata.completeness.problems()
+    assert "1 name of a file or a tensor cut short" in problems
+    assert "1 shape of more than 64 dimensions left out" in problems
+    assert [len(shape or ()) for shape in trace.shapes()] == [0, 64]

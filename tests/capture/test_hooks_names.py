@@ -123,6 +123,7 @@ def test_deep_nesting_does_not_exhaust_the_stack() -> None:
     (name,) = names(root)
 
     assert len(name) == NAME_MAX_CHARS
+    assert name.endswith(".0…")
 
 
 def test_a_walk_is_bounded() -> None:
