@@ -40,12 +40,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from .emit import Emitter
-    from .span import Span
+    from .span import Reading, Span
 
-    Reading = tuple[int, dict[str, Any]]  # when, and the fields of its rows
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 FILES_MAX = 64  # of one folder: each takes about 10 us

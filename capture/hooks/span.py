@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .counters import Reading
     from .emit import Emitter
     from .targets import Target
 
     Receiver = Callable[[int, int, int, int], None]
+    Reading = tuple[int, dict[str, Any]]  # when, and the fields of the rows of counters
 
 
 class Held:
