@@ -10,8 +10,8 @@ from iotrace.capture.processes import rank_of
 from iotrace.capture.rawlog import RawLog
 from iotrace.traces.steps import Act, Place, number_steps
 
-# A copy that an asynchronous save makes first is of the same step as the save.
-_KINDS = {"save": "save", "stage": "save", "commit": "save", "load": "load"}
+# What an asynchronous save copies first, and the wait for it, are of the same step as the save.
+_KINDS = {"save": "save", "stage": "save", "commit": "save", "wait": "save", "load": "load"}
 # The row that knows best where a step saves to; a tensor's may be one file of many.
 _KNOWS = {"span": 0, "counter": 1, "tensor": 2}
 
@@ -33,7 +33,7 @@ def in_steps(notes: Notes, logs: Sequence[RawLog]) -> Notes:
     seen: dict[StepKey, _Seen] = {}
     keys = [_key(note) for note in notes.notes]
     for note, key in zip(notes.notes, keys, strict=True):
-        if key is None:
+        if key is None or note.text("op") == "wait":  # may come long after its save
             continue
         one = seen.setdefault(key, _Seen(note.start_ns, note.end_ns))
         one.start_ns = min(one.start_ns, note.start_ns)
@@ -47,7 +47,7 @@ def in_steps(notes: Notes, logs: Sequence[RawLog]) -> Notes:
     return replace(
         notes,
         notes=tuple(
-            note if key is None or key[2] == steps[key] else _moved(note, steps[key])
+            note if key not in steps or key[2] == steps[key] else _moved(note, steps[key])
             for note, key in zip(notes.notes, keys, strict=True)
         ),
     )
