@@ -9,12 +9,18 @@ from iotrace.traces.vocabulary import Vocabulary
 
 
 class PathTable(Vocabulary[str]):
-    """Distinct paths, normalised."""
+    """Distinct paths, normalised.
+
+    Attributes:
+        has_links: whether any that was asked for by `real` has another path than its own.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
         super().__init__()
         self._spellings: dict[bytes, int] = {}
+        self._real: dict[str, str] = {}
+        self.has_links = False
 
     def code_of_spelling(self, spelling: bytes) -> int:
         """Return the code of a path as the preload library wrote it."""
@@ -22,6 +28,17 @@ class PathTable(Vocabulary[str]):
         if code is None:
             code = self._spellings[spelling] = self.code(normalise(os.fsdecode(spelling)))
         return code
+
+    def real(self, code: int) -> str:
+        """Return a path by which the links above it lead, as far as they still exist.
+
+        What names a file by another folder's name than it was opened by means the same.
+        """
+        folder, name = posixpath.split(self[code])
+        if folder not in self._real:
+            self._real[folder] = os.path.realpath(folder)
+            self.has_links |= self._real[folder] != folder
+        return posixpath.join(self._real[folder], name)
 
 
 def normalise(path: str) -> str:

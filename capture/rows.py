@@ -32,7 +32,7 @@ FLAGGED_OPS = ("open", "sync", "allocate", "map", "advise")
 CHANGING_OPS = ("write", "sync", "allocate", "truncate", "rename", "link", "unlink", "mkdir")
 # These come with what an earlier request opened or mapped.
 FOLLOWING_OPS = ("close", "unmap", "fault", "advise")
-# Their offset and length carry something else in the raw log: mode, inode, descriptors left.
+# Their places carry something else in the raw log: mode, inode, its names, descriptors left.
 PLACELESS_OPS = ("open", "close", "rename", "link", "unlink", "mkdir", "rmdir", "counter")
 
 
@@ -83,6 +83,7 @@ def request_rows(place: int, log: RawLog, threads: Mapping[int, int], context: C
     view = context.files.logs[place]
     file, path, target = named_files(view, rows, numbers)
     flags = log.slots["flags"][slots].view(np.int32)
+    is_placeless = is_one_of(log, ops, PLACELESS_OPS)
     block: Block = {
         "layer": np.full(len(rows), context.words.layer.code("request"), np.int32),
         "op": recoded(ops, log.header.op_names, context.words.op),
@@ -98,14 +99,9 @@ def request_rows(place: int, log: RawLog, threads: Mapping[int, int], context: C
         "path": path,
         "target": target,
         "file": np.where(file < 0, NULLS["file"], file),
-        **extents(
-            log,
-            slots,
-            is_placeless=is_one_of(log, ops, PLACELESS_OPS),
-            is_data=is_one_of(log, ops, DATA_OPS),
-        ),
+        **extents(log, slots, is_placeless, is_data=is_one_of(log, ops, DATA_OPS)),
         "flags": np.where((flags != 0) | is_one_of(log, ops, FLAGGED_OPS), flags, NULLS["flags"]),
-        "address": log.slots["address"][slots],
+        "address": np.where(is_placeless, np.uint64(0), log.slots["address"][slots]),
     }
     block["on_writable"] = opened_for_writing(log, numbers)
     block["open"] = numbers.astype(np.int32)

@@ -242,16 +242,16 @@ def _naming(
         return None
     name = texts[path]
     if op == Op.RENAME:
-        return table.rename(name, texts[target])
+        return table.rename(name, texts[target], file)
     if op == Op.LINK:
         return table.link(name, texts[target], file)
     if op == Op.UNLINK:
-        return table.unlink(name)
+        return table.unlink(name, file)
     if op == Op.MKDIR:
         return table.make_directory(name)
     if op == Op.RMDIR:
         return table.remove_directory(name)
-    return table.find(name)
+    return table.find(name, file)
 
 
 def _open_flags(recorded: Recorded, instances: Instances) -> Ints:

@@ -107,22 +107,24 @@ class FileTable:
             return self._begin(name, True, True)
         return Naming(file, self._path(name if name in self._hard else self._actual[file]))
 
-    def find(self, recorded: str) -> Naming:
+    def find(self, recorded: str, identity: int = -1) -> Naming:
         """Return the file that `recorded` means, which was there before if it is news."""
-        return self.open(recorded, os.O_RDONLY)
+        return self.open(recorded, os.O_RDONLY, identity)
 
-    def rename(self, recorded: str, recorded_target: str) -> Naming | None:
+    def rename(self, recorded: str, recorded_target: str, identity: int = -1) -> Naming | None:
         """Return what a rename works on; of a directory, no file; of a link or no-op, `None`."""
-        link = self._links.pop(self._relative[recorded], None)
-        if link is not None:
+        link = self._links.get(self._relative[recorded])
+        name = self._own_name(recorded, identity)
+        if name is None and link is not None:
             self._links[self._relative[recorded_target]] = link
+        if name is None:
             return None
         self._links.pop(self._relative[recorded_target], None)
-        name, target = self._enter(recorded), self._enter(recorded_target)
+        target = self._enter(recorded_target)
         file = self._names.file(name)
         if file is None and (name in self._directories or target in self._directories):
             return self._rename_directory(name, target)
-        naming = self.find(recorded)
+        naming = self._meant(name, recorded)
         if name != target and self._names.file(target) == naming.file:
             return None  # POSIX: both names stay
         is_hard = self._hard.pop(name, None) is not None
@@ -155,12 +157,12 @@ class FileTable:
         self._names.bind(target, naming.file)
         return Naming(naming.file, naming.path, self._path(target))
 
-    def unlink(self, recorded: str) -> Naming | None:
+    def unlink(self, recorded: str, identity: int = -1) -> Naming | None:
         """Return what a removal works on; `None` if a link is removed that there is not."""
-        if self._links.pop(self._relative[recorded], None) is not None:
-            return None
-        naming = self.find(recorded)
-        name = self._relative[recorded]
+        name = self._own_name(recorded, identity)
+        if name is None or (name in self._directories and self._names.file(name) is None):
+            return None  # only a link to a directory is removed so
+        naming = self._meant(name, recorded)
         self._release(name)
         self._gone.add(name)
         return naming
@@ -182,6 +184,25 @@ class FileTable:
             return None
         self._names.remove_directory(name)
         return Naming(path=self._path(name))
+
+    def _own_name(self, recorded: str, identity: int) -> str | None:
+        """Return the name here of what loses `recorded`; `None` for a link, which is not here.
+
+        A name through a link to its folder is the file's own: what it named was that file.
+        """
+        name = self._enter(recorded)
+        link, file = self._links.pop(name, None), self._identities.get(identity)
+        if file is not None and not self._is_there(file):
+            file = None
+        if link is not None and link != file:
+            return None
+        return name if file is None or self._names.file(name) is not None else self._actual[file]
+
+    def _meant(self, name: str, recorded: str) -> Naming:
+        file = self._names.file(name)
+        if file is None or name == self._relative[recorded]:
+            return self.find(recorded)
+        return Naming(file, self._path(name))
 
     def _enter(self, recorded: str) -> str:
         name = self._relative[recorded]

@@ -33,6 +33,7 @@ void naming_look_up(struct naming *naming, int at, const char *path, int flags)
 	inode_of(at, path, flags, &inode);
 	naming->record.offset = (int64_t)inode.device;
 	naming->record.length = (int64_t)inode.number;
+	naming->record.address = inode.links;
 	naming->record.start_ns = now_ns();
 }
 

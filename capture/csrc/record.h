@@ -107,7 +107,8 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  *           closed, so it was renamed at some time before, in the same folder
  * OP_LINK, OP_UNLINK, OP_MKDIR, OP_RMDIR  text: path(s), absolute
  *           offset: st_dev and length: st_ino of the inode named, for
- *           RENAME, LINK and UNLINK (looked up before the call; 0 if unknown)
+ *           RENAME, LINK and UNLINK, address: names it had (looked up before the
+ *           call; 0 if unknown)
  * OP_STAT, OP_GETXATTR by path: file 0, text: the path, absolute; of files that are there
  * OP_SYNC   flags: 0 fsync, 1 fdatasync, 2 sync_file_range, 3 msync, 4 syncfs, 5 sync
  * OP_ALLOCATE flags: fallocate mode; OP_TRUNCATE length: the new size

@@ -228,6 +228,7 @@ static void take_inode(struct naming *naming, struct record *record, int at, con
 	naming_look_up(naming, at, path, AT_SYMLINK_NOFOLLOW);
 	record->offset = naming->record.offset;
 	record->length = naming->record.length;
+	record->address = naming->record.address;
 }
 
 static __attribute__((noinline)) void decode_one(const struct sqe *sqe, enum record_op op,

@@ -1,14 +1,17 @@
 """A trace says what it lacks, and does not cry wolf."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from iotrace.capture.collector import collect
+from iotrace.traces.check import check_trace
 from iotrace.traces.environment import boot_id
 
 from .file_log import BLOCK_BYTES, NEW, completeness, of_file, open_as, write
+from .preload_job import capture
 from .raw_log_writer import RawLogWriter
 
 
@@ -57,6 +60,59 @@ def test_a_file_that_vanished_unseen_is_named(
     assert f"1 written file gone by a rename or removal that was not seen; the first is {file}" in (
         completeness(writer, tmp_path).notes
     )
+
+
+# Each goes by a folder's own name to what was opened through a link to it. The file left, if any.
+BY_TWO_NAMES = {
+    "removed": ("new('link/a'); os.unlink('real/a')", []),
+    "renamed and removed": (
+        "new('link/a'); os.rename('real/a', 'real/b'); os.unlink('link/b')",
+        [],
+    ),
+    "its folder renamed": (
+        "os.mkdir('link/t'); new('link/t/a'); os.rename('real/t', 'real/f')",
+        ["real/f/a"],
+    ),
+    "replaced": (
+        "new('link/a'); new('real/b'); os.rename('real/b', 'real/a'); os.unlink('real/a')",
+        [],
+    ),
+    "cut": ("new('link/a'); os.truncate('real/a', 100)", ["link/a"]),
+    "the link is gone": (
+        "os.mkdir('top'); os.symlink('../real', 'top/link'); new('top/link/a');"
+        "os.unlink('top/link'); os.unlink('real/a')",
+        [],
+    ),
+    "one of two names removed": (
+        "new('link/a'); os.link('link/a', 'link/b'); os.unlink('real/b')",
+        ["link/a"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BY_TWO_NAMES)
+def test_a_file_by_two_spellings_of_its_name_is_one(case: str, tmp_path: Path) -> None:
+    """A job's scratch space is often a link, and the job asks now by it and now by its target."""
+    does, left = BY_TWO_NAMES[case]
+    top = tmp_path / "top"
+    (top / "real").mkdir(parents=True)
+    (top / "link").symlink_to("real")
+    job = (
+        "import os\ndef new(name):\n    with open(name, 'wb') as file:\n"
+        "        file.write(bytes(5000))\n" + does.replace("; ", "\n").replace(";", "\n")
+    )
+    command = (sys.executable, "-S", "-c", f"import os; os.chdir({str(top)!r})\n{job}")
+    captured = capture(command, tmp_path / "raw", {"IOTRACE_INCLUDE": f"{top}/*"})
+    assert captured.done.returncode == 0, captured.done.stderr
+    trace = collect(tmp_path / "raw", ())
+    found = trace.metadata.completeness
+    assert check_trace(trace) == [] and found.notes == ()
+    kept = [one for one in found.files if one.final_size is not None]
+    assert [one.path.removeprefix(f"{top}/") for one in kept] == left
+    assert all(one.complete for one in found.files)
+    about = trace.where(trace.row_mask(op=("unlink", "truncate")))
+    assert case == "the link is gone" or about.valid("file").all()
+    assert not about.valid("address").any()
 
 
 def test_another_file_under_the_name_is_not_compared(

@@ -17,7 +17,7 @@ from iotrace.replay.sketch import listing, sketch, sketch_trace
 from iotrace.replay.transforms.select import Select
 from iotrace.replay.verify import unproved_bytes
 from iotrace.traces.phases import Phase
-from iotrace.traces.trace import Ints
+from iotrace.traces.trace import Ints, Trace
 
 from .session_run import run
 
@@ -176,5 +176,40 @@ def test_a_folder_that_is_synced_is_no_file(flags: int, tmp_path: Path) -> None:
     plan = plan_from_trace(trace.with_columns({"flags": Ints(given, given >= 0)}))
     assert listing(plan) == save + "rename d/a.tmp d/a"
     assert [str(note) for note in plan.notes] == ["opens, syncs and closes of folders, left out: 3"]
+    outcome = run(plan, tmp_path, verify=True)
+    assert (outcome.errors, outcome.verified) == ((), True)
+
+
+def with_files(text: str, files: dict[int, int]) -> Trace:
+    """Return a sketched trace whose rows at some places tell the number of their file."""
+    trace = sketch_trace(text)
+    known = trace.ints("file").copy()
+    for row, file in files.items():
+        known[row] = file
+    return trace.with_columns({"file": Ints(known, known >= 0)})
+
+
+def test_a_name_through_another_folder_is_of_the_same_file(tmp_path: Path) -> None:
+    """The folder is a link's target: what is removed, renamed or cut there is not another file."""
+    text = (
+        "open l/a w+create\nwrite l/a 0 9\nclose l/a\nunlink r/a\n"
+        "open l/b w+create\nwrite l/b 0 9\nclose l/b\nrename r/b r/c\n"
+        "open l/c r as l/b\nread l/c 0 9\nclose l/c\n"
+    )
+    last = "open l/d w+create\nwrite l/d 0 9\nclose l/d\ntruncate r/d 4"
+    plan = plan_from_trace(with_files(text + last, {3: 1, 7: 2, 14: 4}))
+    shown = text.replace("unlink r/a", "unlink l/a").replace("rename r/b", "rename l/b")
+    shown = shown.replace("l/c r as l/b", "r/c r").replace("l/c", "l/b")
+    assert listing(plan) == shown + last.replace("r/d", "l/d")
+    outcome = run(plan, tmp_path, verify=True)
+    assert (outcome.errors, outcome.verified) == ((), True)
+    assert not plan.files.exists.any()
+
+
+def test_a_link_to_a_folder_is_not_here(tmp_path: Path) -> None:
+    """A job names its last run's folder so, and removes the link."""
+    text = "mkdir d\nmkdir d/run\nopen d/last/a w+create\nwrite d/last/a 0 9\nclose d/last/a\n"
+    plan = sketch(f"{text}unlink d/last\nopen d/last/b w+create\nclose d/last/b")
+    assert "unlink" not in listing(plan)
     outcome = run(plan, tmp_path, verify=True)
     assert (outcome.errors, outcome.verified) == ((), True)
