@@ -32,6 +32,7 @@ from iotrace.capture.completeness import (
 )
 from iotrace.capture.faults import Faults, faults_of, read_faults
 from iotrace.capture.files import FileTable, identify
+from iotrace.capture.folder_syncs import place_folder_syncs
 from iotrace.capture.links import by_opened_names
 from iotrace.capture.mapped import mapped_bytes
 from iotrace.capture.notes import Notes, read_notes
@@ -86,6 +87,7 @@ def collect(raw_dir: Path, command: Sequence[str]) -> Trace:
     blocks = list(process_blocks(logs, notes, faults, context))
     block = in_time_order(joined(blocks or [empty_block()]))
     requests = Requests(block, context.words, seeks_of(logs, clock))
+    place_folder_syncs(requests, files.paths)
     doubts = [*swapped_appends(place_appends(requests))]
     racing = put_in_order(requests, files)
     doubts += swapped_places(mark_swapped(requests))

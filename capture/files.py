@@ -19,8 +19,11 @@ from iotrace.capture.rawlog import RawLog
 Codes = npt.NDArray[np.int32]
 Inode = tuple[str, int, int]  # boot id, device, number
 
-# These name their paths in text; so do opens that failed and truncations by path.
-NAMING_OPS = ("open", "truncate", "stat", "getxattr", "rename", "link", "unlink", "mkdir", "rmdir")
+# These name their paths in text; of opens those that failed, of syncs those of folders.
+NAMING_OPS = (
+    *("open", "truncate", "stat", "getxattr", "sync"),
+    *("rename", "link", "unlink", "mkdir", "rmdir"),
+)
 FIELDS = ("file", "offset", "length", "result", "address", "flags")
 INODE_OPS = ("rename", "link", "unlink")
 # The birth time of a file that is opened as it is made; the clock it comes from may lag by a tick.

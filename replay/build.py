@@ -10,16 +10,17 @@ from iotrace.replay.barriers import OVERTAKEN, find_barriers
 from iotrace.replay.content import find_content
 from iotrace.replay.file_table import FileTable, Naming
 from iotrace.replay.files import describe_files
+from iotrace.replay.folder_opens import without_folder_opens
 from iotrace.replay.folders import FOLDER_MODE, with_folders
 from iotrace.replay.instances import Instances, find_instances
-from iotrace.replay.job import Op, SyncKind, is_op
+from iotrace.replay.job import Op, is_op
+from iotrace.replay.paths import is_root, rebase
 from iotrace.replay.plan import Applied, Note, Plan
 from iotrace.replay.recorded import (
     NOTHING_TO_REPLAY,
     UNKNOWN,
     Recorded,
     RecordedRequests,
-    is_directory_open,
     recorded_requests,
 )
 from iotrace.replay.relocation import Relocation
@@ -29,6 +30,7 @@ from iotrace.replay.table import narrow
 from iotrace.replay.tensors import hosts_of, plan_from_tensors
 from iotrace.traces.errors import PlanError
 from iotrace.traces.open_flags import TMPFILE_BIT
+from iotrace.traces.sync_kind import OF_FILE_SYSTEM, OF_FOLDER, syncs_folder
 from iotrace.traces.trace import Trace
 
 Ints = npt.NDArray[np.int64]
@@ -67,14 +69,15 @@ def plan_from_trace(
         return plan_from_tensors(trace)
     recorded = recorded_requests(trace, before or None)
     instances = find_instances(recorded)
-    table = FileTable(_named_paths(recorded), folders)
-    rows, namings, handles = _follow_names(recorded, instances, table, before)
+    table = FileTable(*_named_paths(recorded, folders))
+    recorded, instances, left = without_folder_opens(recorded, instances, table)
+    rows, namings, handles = _follow_names(recorded, instances, table, left, before)
     if not len(rows):
         raise PlanError(NOTHING_TO_REPLAY)
     flags = _open_flags(recorded, instances)
     requests = _requests(recorded, instances, rows, namings, handles, flags)
     is_new = (requests["op"] == Op.OPEN) & (namings[3] > 0)
-    del instances, namings, handles, flags
+    del instances, namings, handles, flags, left
     moved = np.where(rows < 0, 0, recorded.at("moved", _source(rows)))
     requests, streams = with_streams(requests, recorded, _source(rows), hosts_of(trace))
     barriers_ns, overtaken = find_barriers(trace, recorded)
@@ -107,27 +110,28 @@ def plan_from_trace(
     return with_folders(plan)
 
 
-def _named_paths(recorded: Recorded) -> list[str]:
+def _named_paths(recorded: Recorded, folders: Set[str]) -> tuple[list[str], Set[str]]:
+    """Return the recorded names, but for the root's as a folder, and those known to be folders."""
+    of_folder = (recorded["op"] == Op.SYNC) & syncs_folder(recorded["flags"])
+    codes = np.unique(recorded["path"][of_folder]).tolist()
+    synced = [recorded.texts[code] for code in codes if not is_root(recorded.texts[code])]
     used = np.zeros(len(recorded.texts) + 1, np.bool_)  # the last: of no name
-    used[recorded["path"]] = used[recorded["target"]] = True
-    return [recorded.texts[code] for code in np.flatnonzero(used[:-1]).tolist()]
+    used[recorded["path"][~of_folder]] = used[recorded["target"]] = True
+    paths = [recorded.texts[code] for code in np.flatnonzero(used[:-1]).tolist()]
+    return [*paths, *synced], folders | {*map(rebase, synced)}
 
 
 def _follow_names(
-    recorded: Recorded, instances: Instances, table: FileTable, before: int
+    recorded: Recorded, instances: Instances, table: FileTable, left: Mask, before: int
 ) -> tuple[Ints, list[Codes], Codes]:
-    """Walk over everything that has to do with names, in order.
+    """Walk over everything that has to do with names, in order, but for what is left out.
 
     Returns:
         The rows of the plan's requests (an implicit open as -1 - row of what it precedes), the
         fields of their namings, and their handles.
     """
     of_row = instances.of_row
-    of_folder = _of_folders(recorded, instances, table)[of_row]
-    if of_folder.any():
-        what = "opens, syncs and closes of folders, left out"
-        table.surprises[what] += int(np.count_nonzero(of_folder))
-    kept = ~of_folder & ~((of_row < 0) & (recorded["op"] == Op.CLOSE))
+    kept = ~left & ~((of_row < 0) & (recorded["op"] == Op.CLOSE))
     implicit = np.zeros(len(recorded), np.bool_)
     implicit[instances.first_row[instances.is_implicit]] = True
     begins = kept & (implicit | (recorded["op"] == Op.OPEN))
@@ -163,27 +167,6 @@ def _follow_names(
     for whole, part in zip(namings, opens.columns(), strict=True):
         whole[handles >= 0] = part[handles[handles >= 0]]
     return rows, namings, handles
-
-
-def _of_folders(recorded: Recorded, instances: Instances, table: FileTable) -> Mask:
-    """Return which opens are of folders, and at the end that no open is.
-
-    Those that say so and, as jobs that sync a folder often do not say it, those that only read,
-    move nothing, and have other names below theirs.
-    """
-    count = len(instances.first_row)
-    found = np.zeros(count + 1, np.bool_)
-    found[instances.of_row[is_directory_open(recorded)]] = True
-    found[-1] = False
-    moving = is_op(recorded["op"], (Op.READ, Op.WRITE, Op.ALLOCATE, Op.TRUNCATE))
-    moves = np.bincount(instances.of_row[moving] + 1, minlength=count + 1)[1:] > 0
-    idle = np.flatnonzero(~moves & ~instances.is_implicit)
-    flags, path = (recorded.at(name, instances.first_row[idle]) for name in ("flags", "path"))
-    reads = (flags != UNKNOWN) & (flags & (os.O_ACCMODE | os.O_CREAT) == os.O_RDONLY) & (path >= 0)
-    columns = (idle[reads].tolist(), path[reads].tolist())
-    for instance, code in zip(*columns, strict=True):
-        found[instance] |= table.is_folder(recorded.texts[code])
-    return found
 
 
 def _source(rows: Ints) -> Ints:
@@ -236,11 +219,13 @@ def _name_of_open(
 def _naming(
     texts: tuple[str, ...], table: FileTable, op: int, path: int, target: int, flags: int, file: int
 ) -> Naming | None:
-    if op == Op.SYNC and flags >= SyncKind.FILE_SYSTEM:
+    if op == Op.SYNC and flags in OF_FILE_SYSTEM:
         return Naming()
     if path < 0:
         return None
     name = texts[path]
+    if op == Op.SYNC and flags in OF_FOLDER:
+        return table.sync_directory(name)
     if op == Op.RENAME:
         return table.rename(name, texts[target], file)
     if op == Op.LINK:

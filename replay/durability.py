@@ -4,9 +4,10 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.files import resets_of
-from iotrace.replay.job import Op, SyncKind, is_op
+from iotrace.replay.job import Op, is_op
 from iotrace.replay.pieces import Ints
 from iotrace.replay.requests import Requests
+from iotrace.traces.sync_kind import SyncKind, syncs_file_system
 
 Mask = npt.NDArray[np.bool_]
 
@@ -34,7 +35,7 @@ def are_synced(requests: Requests, file: Ints, place: Ints, chosen: Mask | None 
     changed = last_before(requests, np.flatnonzero(changes & chosen), file, place)
     syncs = (is_durable(requests) | (requests["op"] == Op.EVICT)) & chosen  # drops what is clean
     synced = last_before(requests, np.flatnonzero(syncs), file, place)
-    whole = (requests["op"] == Op.SYNC) & (requests["flags"] >= SyncKind.FILE_SYSTEM)
+    whole = (requests["op"] == Op.SYNC) & syncs_file_system(requests["flags"])
     wholes = np.append(-1, np.flatnonzero(whole & chosen))
     synced = np.maximum(synced, wholes[np.searchsorted(wholes, place) - 1])
     return np.asarray(synced > changed)

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from iotrace.replay.files import resets_of
 from iotrace.replay.grouping import first_of_each, grouped, grouped_by_place, numbered
 from iotrace.replay.intervals import Coverage, running_max
-from iotrace.replay.job import DATA_OPS, Fence, Op, SyncKind, is_op
+from iotrace.replay.job import DATA_OPS, Fence, Op, is_op
 from iotrace.replay.pieces import HOLE, Ints, Pieces
 from iotrace.replay.requests import Requests
+from iotrace.traces.sync_kind import syncs_file_system, syncs_folder
 
 Mask = npt.NDArray[np.bool_]
 
@@ -149,8 +150,9 @@ def _reads_holes(requests: Requests, pieces: Pieces) -> Mask:
 
 def _is_global(requests: Requests) -> Mask:
     directory_renames = (requests["op"] == Op.RENAME) & (requests["file"] < 0)
-    whole_syncs = (requests["op"] == Op.SYNC) & (requests["flags"] >= SyncKind.FILE_SYSTEM)
-    return np.asarray(is_op(requests["op"], _ON_DIRECTORIES) | directory_renames | whole_syncs)
+    flags = requests["flags"]
+    of_many = (requests["op"] == Op.SYNC) & (syncs_file_system(flags) | syncs_folder(flags))
+    return np.asarray(is_op(requests["op"], _ON_DIRECTORIES) | directory_renames | of_many)
 
 
 def _conflicts(requests: Requests, domain: Ints, fence: Ints) -> list[int]:

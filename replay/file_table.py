@@ -41,6 +41,7 @@ class FileTable:
         self._identities: dict[int, int] = {}
         self._links: dict[str, int] = {}
         self._gone: set[str] = set()
+        self._left: dict[str, str | None] = {}  # directories renamed, to what, or removed
         self._relative: dict[str, str] = {path: rebase(path) for path in recorded_paths}
         self._directories = folders_of(self._relative.values()) | folders
 
@@ -174,6 +175,21 @@ class FileTable:
             self.surprises["directories made again, after a removal that was not recorded"] += 1
             return None
         self._names.add_directory(name)
+        self._left.pop(name, None)
+        return Naming(path=self._path(name))
+
+    def sync_directory(self, recorded: str) -> Naming | None:
+        """Return what to sync, the root having no name; `None` if the directory is gone by then."""
+        name: str | None = self._relative.get(recorded, "")
+        while name in self._left and not self._names.has_directory(name):
+            name = self._left[name]
+        if name is None:
+            self.surprises["syncs of directories that were removed, left out"] += 1
+            return None
+        if not name:
+            return Naming()
+        self._names.enter(name)
+        self._names.add_directory(name)
         return Naming(path=self._path(name))
 
     def remove_directory(self, recorded: str) -> Naming | None:
@@ -183,6 +199,7 @@ class FileTable:
             self.surprises["directories not removed, for files removed unrecorded"] += 1
             return None
         self._names.remove_directory(name)
+        self._left[name] = None
         return Naming(path=self._path(name))
 
     def _own_name(self, recorded: str, identity: int) -> str | None:
@@ -242,6 +259,8 @@ class FileTable:
 
     def _rename_directory(self, name: str, target: str) -> Naming:
         self._names.move_directory(name, target)
+        self._left[name] = target
+        self._left.pop(target, None)
         below = name + "/"
         for hard in [hard for hard in self._hard if hard.startswith(below)]:
             self._hard[target + hard[len(name) :]] = self._hard.pop(hard)

@@ -64,6 +64,8 @@ class Folders:
             self._refuse_file(target)
             self._changed |= {name, target}
             self._names.move_directory(name, target)
+        elif op == Op.SYNC and file < 0:
+            self._need(at, name)
         elif file >= 0:
             self._follow_file(at, op, file, name, target)
 
@@ -144,7 +146,8 @@ def with_folders(plan: Plan) -> Plan:
 def _is_doubtful(plan: Plan) -> bool:
     """Return whether a walk over the requests could find something; of most plans it could not."""
     rows = plan.requests
-    changes = is_op(rows["op"], _CHANGES) | ((rows["op"] == Op.RENAME) & (rows["file"] < 0))
+    changes = is_op(rows["op"], _CHANGES)
+    changes |= is_op(rows["op"], (Op.RENAME, Op.SYNC)) & (rows["file"] < 0)
     return bool(changes.any()) or next(_names_of_both(plan), None) is not None
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from iotrace.replay.grouping import grouped, numbered
 from iotrace.replay.job import Op, is_op
 from iotrace.replay.recorded import UNKNOWN, Recorded
+from iotrace.traces.sync_kind import syncs_folder
 
 Ints = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int32]
@@ -63,7 +64,8 @@ def find_instances(recorded: Recorded) -> Instances:
 
 def _by_file(recorded: Recorded) -> tuple[Ints, Ints]:
     """Return the requests that need an open, by file, and where those of each file begin."""
-    rows = np.flatnonzero(is_op(recorded["op"], BY_HANDLE))
+    of_folder = (recorded["op"] == Op.SYNC) & syncs_folder(recorded["flags"])
+    rows = np.flatnonzero(is_op(recorded["op"], BY_HANDLE) & ~of_folder)
     key = numbered(recorded.at("process", rows), recorded.at("file", rows))
     order = grouped(key)
     key = key[order]

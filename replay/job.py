@@ -10,6 +10,7 @@ import numpy.typing as npt
 from iotrace.replay.grouping import grouped
 from iotrace.traces.errors import PlanError
 from iotrace.traces.schema import MAX_PLACE_BYTES
+from iotrace.traces.sync_kind import syncs_file_system, syncs_folder
 
 # One row is one `struct loop_request`; a test compares every offset with the C compiler's.
 REQUEST = np.dtype(
@@ -82,17 +83,6 @@ class Fence(IntEnum):
     NONE = 0
     FILE = 1
     ALL = 2
-
-
-class SyncKind(IntEnum):
-    """`flags` of a SYNC request, as in the raw log."""
-
-    FSYNC = 0
-    FDATASYNC = 1
-    RANGE = 2
-    MSYNC = 3
-    FILE_SYSTEM = 4
-    EVERYTHING = 5
 
 
 DATA_OPS = (Op.READ, Op.WRITE)
@@ -257,8 +247,8 @@ def _request_problems(job: Job) -> Iterator[str]:
     for name, ops in (("handle", _NEED_HANDLE), ("path", _NEED_PATH), ("target", _NEED_TARGET)):
         if np.any(np.isin(op, ops) & (rows[name] < 0)):
             yield f"a request lacks its {name}"
-    whole = (op == Op.SYNC) & (rows["flags"] >= SyncKind.FILE_SYSTEM)
-    if np.any(is_op(op, _NEED_EITHER) & ~whole & (rows["handle"] < 0) & (rows["path"] < 0)):
+    rooted = (op == Op.SYNC) & (syncs_file_system(rows["flags"]) | syncs_folder(rows["flags"]))
+    if np.any(is_op(op, _NEED_EITHER) & ~rooted & (rows["handle"] < 0) & (rows["path"] < 0)):
         yield "a request lacks both handle and path"
     opened = np.bincount(rows["handle"][op == Op.OPEN].clip(0), minlength=1)
     if opened.max() > 1:

@@ -36,6 +36,11 @@ def rebase(path: str) -> str:
     return "/".join(parts)
 
 
+def is_root(path: str) -> bool:
+    """Return whether `path` names the folder that all others lie in."""
+    return all(part in ("", ".") for part in path.split("/"))
+
+
 def is_too_deep(path: str) -> bool:
     """Return whether `path` lies below more folders than a replay makes."""
     if path.count("/") < DEPTH_MAX:

@@ -31,6 +31,7 @@ from iotrace.traces.file_numbers import knowers
 from iotrace.traces.intervals import Intervals
 from iotrace.traces.open_flags import TMPFILE_BIT, opens_folder
 from iotrace.traces.schema import REQUEST_LAYERS
+from iotrace.traces.sync_kind import syncs_folder
 from iotrace.traces.trace import Trace
 
 Ints = npt.NDArray[np.int64]
@@ -49,7 +50,7 @@ class QuietPoints:
 
     Attributes:
         rows: taken in so far.
-        folders: names below the root that names of requests lie below.
+        folders: names below the root that names of requests lie below, or that are synced as such.
     """
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ class QuietPoints:
         self._last_ns = np.iinfo(np.int64).min
         self._marks: list[npt.NDArray[np.uint8]] = []
         self._spans: list[tuple[int, int]] = []  # first and last row of what must not be cut
-        self._names = Uses(replayed=0, moved=0)
+        self._names = Uses(replayed=0, moved=0, synced=0)
         self._files = Uses(name=-1)
         self._handles = Uses(opens=0, since=-1, ways=0)
         self._directories: list[tuple[int, int, bool]] = []  # name, row, whether it is removed
@@ -136,10 +137,16 @@ class QuietPoints:
 
     @property
     def folders(self) -> frozenset[str]:
-        """Names below the root that names of requests lie below."""
+        """Names below the root that names of requests lie below, or that are synced as such."""
         replayed = self._names["replayed"] > 0
         own = zip(self._names.keys(), replayed.tolist(), strict=True)
-        return frozenset(folders_of(_below_root(name) for name, is_own in own if is_own))
+        above = folders_of(_below_root(name) for name, is_own in own if is_own)
+        return frozenset(above | self._synced)
+
+    @property
+    def _synced(self) -> set[str]:
+        synced = zip(self._names.keys(), self._names["synced"].tolist(), strict=True)
+        return {_below_root(name) for name, is_folder in synced if is_folder}
 
     def _numbered_names(self, rows: Trace, column: str) -> Ints:
         codes, texts = rows.codes(column)
@@ -199,6 +206,8 @@ class QuietPoints:
         tied |= is_op(op, BY_HANDLE) & (name < 0)
         self._files.tie(file[tied & (file >= 0)])
         self._names["moved"][name[is_op(op, (Op.READ, Op.WRITE)) & (name >= 0)]] = 1
+        of_folder = (op == Op.SYNC) & syncs_folder(flags) & (name >= 0)
+        self._names["synced"][name[of_folder]] = 1
         directories = np.flatnonzero(is_op(op, (Op.MKDIR, Op.RMDIR)))
         columns = (name, self.rows + row, op == Op.RMDIR)
         self._directories += zip(*(c[directories].tolist() for c in columns), strict=True)
@@ -305,7 +314,7 @@ class QuietPoints:
             bounds = [within[names[number]] for number in pair]
             yield min(low for low, _ in bounds), max(high for _, high in bounds)
         until: dict[str, int] = {}
-        for name in (folders_of(names) if listed else set()) - listed:
+        for name in (folders_of(names) | self._synced if listed else set()) - listed:
             for above in ancestors(name):
                 if above in listed:
                     until[above] = max(until.get(above, -1), within[name][0])

@@ -15,9 +15,9 @@ from iotrace.replay.table import Column, Table, narrow
 from iotrace.traces.errors import PlanError
 from iotrace.traces.file_numbers import knowers
 from iotrace.traces.local_storage import owners
-from iotrace.traces.open_flags import opens_folder
 from iotrace.traces.phases import ends_ns, phases
 from iotrace.traces.schema import MAX_MOVED_BYTES, MAX_PLACE_BYTES, REQUEST_LAYERS
+from iotrace.traces.sync_kind import syncs_file_system
 from iotrace.traces.trace import Trace
 
 Ints = npt.NDArray[np.int64]
@@ -121,7 +121,7 @@ def recorded_requests(trace: Trace, before: int | None = None) -> Recorded:
     two_names = is_op(op, (Op.RENAME, Op.LINK))
     nameless = is_op(op, (Op.MKDIR, Op.RMDIR, Op.UNLINK)) & (path < 0)
     nameless |= two_names & ((path < 0) | (target < 0))
-    whole = (op == Op.SYNC) & (columns["flags"] >= 4)
+    whole = (op == Op.SYNC) & syncs_file_system(columns["flags"])
     nameless |= (op > 0) & ~two_names & ~whole & (path < 0) & (file < 0)
     unplaced = data & ~failed & ~nameless & unmeasured
     shifts = np.zeros(len(trace), np.bool_)
@@ -284,12 +284,3 @@ def check_moved(size_bytes: float) -> None:
     """
     if size_bytes > MAX_MOVED_BYTES:
         raise PlanError("the reads and writes move more than 2 EiB; the trace is damaged")
-
-
-def is_directory_open(recorded: Recorded) -> Mask:
-    """Return which opens are of directories, and not of unnamed files in them."""
-    opens = np.flatnonzero(recorded["op"] == Op.OPEN)
-    flags = recorded.at("flags", opens)
-    found = np.zeros(len(recorded), np.bool_)
-    found[opens] = (flags != UNKNOWN) & opens_folder(flags)
-    return found

@@ -20,6 +20,7 @@ from iotrace.replay.verify import unproved_bytes
 from iotrace.traces.metadata import Completeness, HistoryEntry, Metadata
 from iotrace.traces.phases import Phase
 from iotrace.traces.summary import summarize
+from iotrace.traces.sync_kind import syncs_folder
 from iotrace.traces.trace import Ints as IntColumn
 from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.version import tool_version
@@ -34,6 +35,7 @@ _TIMES = (
     "allocate_seconds",
 )
 _RECORDING = "the recording: "
+_FLAGGED = (Op.OPEN, Op.SYNC, Op.ALLOCATE)
 _RANGED = (Op.READ, Op.WRITE, Op.ALLOCATE, Op.TRUNCATE, Op.SYNC)
 
 
@@ -301,7 +303,7 @@ def _columns(plan: Plan, repetition: Repetition) -> dict[str, IntColumn | String
     started = timings["start_ns"] > 0
     start_ns = np.where(started, timings["start_ns"] - repetition.report.start_ns, 0)
     end_ns = timings["end_ns"] - repetition.report.start_ns
-    names = ["/" + path for path in plan.paths]
+    names = ["/" + path for path in (*plan.paths, "")]
     ranged = is_op(rows["op"], _RANGED)
     streams = plan.streams
     everything = np.ones(count, np.bool_)
@@ -319,7 +321,7 @@ def _columns(plan: Plan, repetition: Repetition) -> dict[str, IntColumn | String
         "offset": IntColumn(rows["offset"], ranged),
         "length": IntColumn(rows["length"], ranged),
         "result": IntColumn(timings["result"], everything),
-        "flags": IntColumn(rows["flags"].astype(np.int64), rows["op"] == Op.OPEN),
+        "flags": IntColumn(rows["flags"].astype(np.int64), is_op(rows["op"], _FLAGGED)),
         "step": IntColumn(rows["step"], rows["step"] >= 0),
     }
 
@@ -330,4 +332,6 @@ def _paths(plan: Plan) -> np.ndarray:
     opens = rows["op"] == Op.OPEN
     opened = np.full(plan.handle_count + 1, -1, np.int32)
     opened[rows["handle"][opens]] = rows["path"][opens]
-    return np.where(rows["path"] >= 0, rows["path"], opened[rows["handle"]])
+    root = (rows["op"] == Op.SYNC) & syncs_folder(rows["flags"]) & (rows["path"] < 0)
+    opened_by = np.where(root, len(plan.paths), opened[rows["handle"]])
+    return np.where(rows["path"] >= 0, rows["path"], opened_by)

@@ -11,6 +11,7 @@ from iotrace.replay.job import Op
 from iotrace.replay.pieces import HOLE, NEIGHBOUR, PADDING, PAST_END, STALE
 from iotrace.replay.plan import Plan
 from iotrace.traces.metadata import Metadata
+from iotrace.traces.sync_kind import SyncKind, syncs_folder
 from iotrace.traces.trace import Ints, Strings, Trace
 
 _FLAGS = {
@@ -44,7 +45,7 @@ def sketch_trace(text: str) -> Trace:
     `open b r as a` (a link to that file), `write a OFFSET LENGTH`, `read a OFFSET LENGTH -> 17`,
     `truncate a SIZE`, `punch a OFFSET LENGTH` (a hole), `zero a OFFSET LENGTH`,
     `allocate a OFFSET LENGTH`, `reserve a OFFSET LENGTH` (keeps the size), `rename a b`,
-    `sync a`, `close a`,
+    `sync a`, `sync d/` (a folder), `close a`,
     `unlink a`, `mkdir d`. Each line takes 500 ns, 1 us after the last; `step N`, `thread N` and
     `process N` set what follows. A request goes through the open of its own thread, or else the
     last one.
@@ -117,7 +118,9 @@ def _parse(lines: Iterable[str]) -> Iterable[dict[str, int | str]]:
                 for (process, thread, name), number in opened.items()
                 if (process, name) == (state["process"], words[1])
             }
-        if words[0] in _BY_HANDLE:
+        if words[0] == "sync" and words[1].endswith("/"):
+            row |= {"path": f"/{words[1].strip('/')}", "flags": int(SyncKind.FOLDER)}
+        elif words[0] in _BY_HANDLE:
             row["file"] = opened.setdefault(key, _UNSEEN + len(opened))
         moved = row["length"] if words[0] in ("read", "write") else 0
         row["result"] = int(result) if result else moved
@@ -148,7 +151,8 @@ def _line(plan: Plan, row: np.void) -> str:
     if row["op"] == Op.ALLOCATE:
         op = next((word for word, mode in _MODES.items() if mode == row["flags"]), op)
     name = plan.files[row["file"]].path if row["path"] < 0 and row["file"] >= 0 else ""
-    words = [op, plan.paths[row["path"]] if row["path"] >= 0 else name]
+    name = plan.paths[row["path"]] if row["path"] >= 0 else name
+    words = [op, name + "/" if row["op"] == Op.SYNC and syncs_folder(row["flags"]) else name]
     if row["op"] == Op.OPEN:
         words.append(_flag_words(int(row["flags"])))
     if row["target"] >= 0:

@@ -16,6 +16,7 @@ from iotrace.traces.schema import (
     OPS,
     REQUEST_LAYERS,
 )
+from iotrace.traces.sync_kind import SyncKind
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
@@ -166,6 +167,11 @@ def _tensor_without_extent(trace: Trace) -> Mask:
     return trace.row_mask(layer="tensor") & placed & ~known
 
 
+def _unknown_sync(trace: Trace) -> Mask:
+    syncs = trace.row_mask(layer=REQUEST_LAYERS, op="sync") & trace.valid("flags")
+    return syncs & ~np.isin(trace.ints("flags"), list(SyncKind))
+
+
 def _path_not_absolute(trace: Trace) -> Mask:
     return _is_bad_path(trace, "path") | _is_bad_path(trace, "target")
 
@@ -208,6 +214,7 @@ _ROW_CHECKS: Mapping[str, Callable[[Trace], Mask]] = {
     "at or over more than 2^60 bytes, which no file holds": _no_file_holds,
     "moved more bytes than asked": _moved_too_much,
     "the result is no error number": _no_errno,
+    "the kind of sync is unknown": _unknown_sync,
     "a path is not absolute, has a NUL, or is no bytes": _path_not_absolute,
 }
 _GAPS: Mapping[str, Callable[[Trace], Mask]] = {

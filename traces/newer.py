@@ -8,7 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from iotrace.traces.columns import Mask, Strings
-from iotrace.traces.schema import APIS, FORMAT_VERSION, LAYERS, OFFSET_SOURCES, OPS
+from iotrace.traces.schema import (
+    APIS,
+    FORMAT_VERSION,
+    LAYERS,
+    OFFSET_SOURCES,
+    OPS,
+    REQUEST_LAYERS,
+)
+from iotrace.traces.sync_kind import SyncKind
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import listed, plural
 
@@ -25,15 +33,18 @@ def is_newer(version: str) -> bool:
 def known_words(trace: Trace, version: str) -> Trace:
     """Return what a trace of a newer version says in words that this version knows.
 
-    Rows of another layer or op are left out; another api or source of offsets becomes null. A
-    note in the completeness tells what was left out.
+    Rows of another layer, op or kind of sync are left out; another api or source of offsets
+    becomes null. A note in the completeness tells what was left out.
     """
     layers = _is_unknown(trace, "layer", LAYERS)
     ops = np.zeros(len(trace), np.bool_)
     for layer, known in OPS.items():
         ops |= trace.row_mask(layer=layer) & _is_unknown(trace, "op", known)
-    unknown = layers | ops
+    flags = trace.ints("flags", null=0)
+    syncs = trace.row_mask(layer=REQUEST_LAYERS, op="sync") & (flags > max(SyncKind))
+    unknown = layers | ops | syncs
     named = [*_named(trace, "layer", layers), *_named(trace, "op", ops)]
+    named += [f"sync of kind {kind}" for kind in np.unique(flags[syncs]).tolist()]
     whole = trace.metadata.completeness
     trace = trace.where(~unknown)
     for column, words in (("api", APIS), ("offset_source", OFFSET_SOURCES)):

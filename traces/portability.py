@@ -123,7 +123,7 @@ def _masks(requests: Requests) -> Iterator[tuple[str, Mask]]:
     cut = to_write & (requests.flags & os.O_TRUNC != 0)
     made = to_write & (requests.flags & os.O_EXCL != 0)  # whatever one of its name was before
     yield "scattered", _scattered(requests, writes & requests.has_offset, cut | made)
-    yield "folder sync", syncs & requests.is_of_folder
+    yield "folder sync", requests.is_folder_sync
     yield "after sync", writes & _after(requests.home, syncs, since=to_write)
     again = to_write & ~made & _after(requests.home, writes)
     yield "reopened", again & ~cut

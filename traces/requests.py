@@ -15,6 +15,7 @@ from iotrace.traces.open_flags import opened_with, opens_folder
 from iotrace.traces.phases import PhaseArray, ends_ns, phases
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
+from iotrace.traces.sync_kind import syncs_folder
 from iotrace.traces.trace import Trace
 
 
@@ -123,11 +124,12 @@ class Requests:
         return self.is_op(*DATA_OPS)
 
     @property
-    def is_of_folder(self) -> Mask:
-        """Which requests are of what was opened as a folder, and not of an unnamed file in it."""
+    def is_folder_sync(self) -> Mask:
+        """Which requests sync a folder: as such, or as a file that was opened as a folder."""
         opens = self.is_op("open") & (self.flags >= 0) & opens_folder(self.flags)
         folders = np.unique(self.file[opens])
-        return np.isin(self.file, folders[folders >= 0])
+        of_folder = np.isin(self.file, folders[folders >= 0]) | syncs_folder(self.flags)
+        return self.is_op("sync") & of_folder
 
     @property
     def identity(self) -> IntArray:

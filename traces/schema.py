@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-FORMAT_VERSION: Final = "1.1"
+FORMAT_VERSION: Final = "1.2"
 METADATA_KEY: Final = b"iotrace"
 
 _WORD = pa.dictionary(pa.int32(), pa.string())

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "flight.h"
 
+#include "folder.h"
+
 /* Requests in flight at a time; the ends of those beyond stay unknown. */
 #define FLIGHTS 16384u
 #define FLIGHT_BITS 14
@@ -73,17 +75,21 @@ void flight_begin(const void *block, enum record_api api, enum record_op op, int
 
 	if (file->kind == FILE_UNSEEN && !request_is_paused())
 		LOG_COUNT(unknown_descriptors, 1);
-	if (file->kind != FILE_RECORDED || request_is_paused())
+	if (request_is_paused())
 		return;
 	record.api = (uint8_t)api;
 	record.op = (uint16_t)op;
-	record.file = request_file_number(file, fd);
 	if (record.offset >= 0)
 		record.offset_source = OFFSET_ARGUMENT;
-	if (record.file)
-		flight.record = log_append(&record, NULL, 0);
-	else
-		log_drop();
+	if (file->kind == FILE_RECORDED) {
+		record.file = request_file_number(file, fd);
+		if (record.file)
+			flight.record = log_append(&record, NULL, 0);
+		else
+			log_drop();
+	} else if (op == OP_SYNC) {
+		flight.record = folder_append_sync(file, fd, record);
+	}
 	if (op == OP_WRITE && write_appends(file->flags & O_APPEND, record.flags))
 		flight.file = file;
 	flight.generation = log_generation();

@@ -110,7 +110,7 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  *           RENAME, LINK and UNLINK, address: names it had (looked up before the
  *           call; 0 if unknown)
  * OP_STAT, OP_GETXATTR by path: file 0, text: the path, absolute; of files that are there
- * OP_SYNC   flags: 0 fsync, 1 fdatasync, 2 sync_file_range, 3 msync, 4 syncfs, 5 sync
+ * OP_SYNC   flags: enum sync_kind; of a folder file: 0, text: its path
  * OP_ALLOCATE flags: fallocate mode; OP_TRUNCATE length: the new size
  *           (truncate by path: file 0, text: path)
  * OP_COUNTER text: name; result: value; of a part of a file: file, offset, length
@@ -120,6 +120,17 @@ enum record_offset_source { FOR_EACH_OFFSET_SOURCE(ENUM_MEMBER) OFFSET_SOURCE_CO
  * OP_ADVISE flags: the advice
  */
 #define FILE_NAMELESS 0x10000u
+
+enum sync_kind {
+	SYNC_FILE,
+	SYNC_DATA,
+	SYNC_RANGE,
+	SYNC_MAPPING,
+	SYNC_FILE_SYSTEM,
+	SYNC_ALL,
+	SYNC_FOLDER,      /* fsync of a folder: what SYNC_FILE is of a file */
+	SYNC_FOLDER_DATA, /* fdatasync of one */
+};
 
 struct record {
 	uint64_t start_ns; /* CLOCK_MONOTONIC */

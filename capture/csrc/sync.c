@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Durability points. */
+#include "folder.h"
 #include "maps.h"
 #include "real.h"
 #include "request.h"
 #include "uring_ring.h"
 
-enum sync_kind { SYNC_FILE, SYNC_DATA, SYNC_RANGE, SYNC_MAPPING, SYNC_FILE_SYSTEM, SYNC_ALL };
-
 static struct request sync_begin(int fd)
 {
+	struct request request;
+
 	rings_look();
-	return request_begin(fd);
+	request = request_begin(fd);
+	if (request.file && !request.start_ns) /* it may be a folder */
+		request.start_ns = now_ns();
+	return request;
 }
 
 static struct record sync_record(enum sync_kind kind)
@@ -18,12 +22,26 @@ static struct record sync_record(enum sync_kind kind)
 	return (struct record){.offset = -1, .length = -1, .flags = kind, .op = OP_SYNC};
 }
 
+static int sync_done(struct request request, enum sync_kind kind, int result)
+{
+	struct record record = sync_record(kind);
+
+	if (!request.file || request.file->kind == FILE_RECORDED)
+		return request_done(request, record, result);
+	record.start_ns = request.start_ns;
+	record.end_ns = now_ns();
+	record.result = result < 0 ? -errno : result;
+	record.api = API_POSIX;
+	folder_append_sync(request.file, request.fd, record);
+	return result;
+}
+
 #define SYNC(name, kind)                                                      \
 	EXPORT int name(int fd)                                               \
 	{                                                                     \
 		struct request request = sync_begin(fd);                      \
                                                                               \
-		return request_done(request, sync_record(kind), real.name(fd)); \
+		return sync_done(request, kind, real.name(fd));               \
 	}
 
 SYNC(fsync, SYNC_FILE)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "uring_sqe.h"
 
+#include "folder.h"
 #include "memory.h"
 #include "passing.h"
 #include "request.h"
@@ -8,8 +9,6 @@
 #include "uring_names.h"
 
 #define AT_POSITION UINT64_MAX
-
-enum { SYNC_FILE, SYNC_DATA, SYNC_RANGE }; /* record.h: flags of OP_SYNC */
 
 static struct record started(enum record_op op, uint64_t start_ns)
 {
@@ -186,6 +185,8 @@ static void decode_splice(struct ring *ring, const struct sqe *sqe, uint64_t sta
 static void decode_sync(struct ring *ring, const struct sqe *sqe, struct record record,
 			struct pending *pending)
 {
+	struct uring_file file = file_of(ring, sqe);
+
 	record.op = OP_SYNC;
 	record.flags = sqe->op_flags & URING_FSYNC_DATA ? SYNC_DATA : SYNC_FILE;
 	if (sqe->opcode == URING_SYNC_FILE_RANGE)
@@ -195,7 +196,10 @@ static void decode_sync(struct ring *ring, const struct sqe *sqe, struct record 
 		record.length = sqe->length;
 	}
 	pending->expected = 0;
-	pending->record = append(file_of(ring, sqe), &record);
+	if (file.file && file.kind != FILE_RECORDED && sqe->opcode == URING_FSYNC)
+		pending->record = folder_append_sync(file.file, file.fd, record);
+	if (!pending->record)
+		pending->record = append(file, &record);
 }
 
 static void decode_extent(struct ring *ring, const struct sqe *sqe, enum record_op op,

@@ -8,7 +8,8 @@
  * Ops the loop knows. Data ops are READ and WRITE. SYNC, TRUNCATE and EVICT
  * act on a handle or, when it is -1, on a path. TRUNCATE's size is `length`.
  * SYNC's kinds: 0 fsync, 1 fdatasync, 2 sync_file_range, 3 msync (as
- * fdatasync), 4 and 5 the file system (of the handle, or of the root).
+ * fdatasync), 4 and 5 the file system (of the handle, or of the root), 6 fsync
+ * and 7 fdatasync of the folder at the path (-1: the root).
  * A CLOSE waits for the requests in flight on its handle.
  */
 enum loop_op {

@@ -56,8 +56,10 @@ static int64_t sync_file(int fd, const struct loop_request *request)
 {
 	switch (request->flags) {
 	case 0:
+	case 6:
 		return result_of(fsync(fd));
 	case 1:
+	case 7:
 	case 3: /* msync(MS_SYNC) writes a range's data: fdatasync is its nearest */
 		return result_of(fdatasync(fd));
 	case 2:
@@ -94,12 +96,19 @@ static int64_t act_on_file(int fd, const struct loop_request *request)
 	}
 }
 
-/* By handle; else by path, opened for the purpose; else the file system of the root. */
+static bool syncs_folder(const struct loop_request *request)
+{
+	return request->op == LOOP_SYNC && (request->flags == 6 || request->flags == 7);
+}
+
+/* By handle; else by path, opened for the purpose; else the root, or its file system. */
 static int64_t perform_on_file(const struct loop *loop, const struct slot *slot)
 {
 	const struct loop_request *request = slot->request;
 	int root_fd = loop->options->root_fd;
-	int flags = request->op == LOOP_TRUNCATE ? O_WRONLY : O_RDONLY;
+	int flags = request->op == LOOP_TRUNCATE ? O_WRONLY
+		    : syncs_folder(request)	 ? O_RDONLY | O_DIRECTORY
+						 : O_RDONLY;
 	int64_t result;
 	int fd;
 

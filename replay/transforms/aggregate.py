@@ -29,8 +29,9 @@ class Aggregate:
     of several ranks, each rank's region begins at the exclusive prefix sum of the sizes before
     it, each rounded up to a stripe. A byte that several ranks write belongs to the lowest; one
     that is only read, to the lowest reader. A rank opens each file once to save and once to load
-    a step. Of its syncs the last remains; of the renames that commit the old files one; and the
-    file is removed with the last of them. Reads follow their bytes; what they asked for beyond
+    a step. Of its syncs the last remains, and so of those of folders that lose files, as one of
+    the folder of the new file; of the renames that commit the old files one; and the file is
+    removed with the last of them. Reads follow their bytes; what they asked for beyond
     the end of a file is gone. Where a file was emptied and read as zeros, the bytes that it had
     before are still there: reads move them, and do not look at them. Where a recording has
     steps, files that none of them touches are left where they are.

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotrace.replay.durability import is_durable
-from iotrace.replay.job import Op, SyncKind
+from iotrace.replay.job import Op
 from iotrace.replay.lifetimes import Lifetimes
 from iotrace.replay.pieces import Ints
 from iotrace.replay.plan import Plan
@@ -16,6 +16,7 @@ from iotrace.replay.requests import Requests
 from iotrace.replay.transforms.layout import Layout
 from iotrace.replay.transforms.naming import NewNames
 from iotrace.replay.transforms.sessions import Sessions
+from iotrace.traces.sync_kind import SyncKind
 
 Mask = npt.NDArray[np.bool_]
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from iotrace.replay.durability import is_durable
 from iotrace.replay.files import initial_extents
 from iotrace.replay.intervals import unions
-from iotrace.replay.job import MAX_OFFSET_BYTES, Op, SyncKind
+from iotrace.replay.job import MAX_OFFSET_BYTES, Op
 from iotrace.replay.lifetimes import Lifetimes
 from iotrace.replay.pieces import (
     HOLE,
@@ -24,12 +24,14 @@ from iotrace.replay.pieces import (
 from iotrace.replay.plan import Applied, Plan
 from iotrace.replay.relocation import Relocation
 from iotrace.replay.requests import Requests
+from iotrace.replay.transforms.folder_syncs import are_folder_syncs, folder_syncs
 from iotrace.replay.transforms.frame import Frame
 from iotrace.replay.transforms.layout import Layout
 from iotrace.replay.transforms.naming import without_empty_directories
 from iotrace.replay.transforms.regions import Wanted
 from iotrace.replay.transforms.reshape import carried_think, in_order, merge, recut
 from iotrace.replay.transforms.sessions import HANDLE_FLAGS, Sessions
+from iotrace.traces.sync_kind import SyncKind, syncs_file_system
 
 Mask = npt.NDArray[np.bool_]
 
@@ -63,9 +65,11 @@ class Move:
         apart = old.take(whole, file=-1, handle=-1, path=-1)
         others = np.flatnonzero(~moved)
         lost = old.compress(moved & (old["path"] >= 0))
+        folders = folder_syncs(plan, others, lost)
+        others = others[~are_folder_syncs(old.take(others))]
         others = others[without_empty_directories(old.take(others), lost, plan.paths)]
         stay, pieces = append_pieces(old.take(others), plan.pieces, pieces)
-        kept = ((stay, others), (apart, whole), (rows, at), renames)
+        kept = ((stay, others), (apart, whole), folders, (rows, at), renames)
         paths = frame.paths
         del rows, at, stay, frame  # what is left has room for the new ones
         requests = merge(*((*part, 0) for part in _with_pauses(old, *kept)), *around)
@@ -221,4 +225,4 @@ def _with_handles_numbered(requests: Requests) -> Requests:
 
 
 def _is_whole_sync(rows: Requests) -> Mask:
-    return np.asarray((rows["op"] == Op.SYNC) & (rows["flags"] >= SyncKind.FILE_SYSTEM))
+    return np.asarray((rows["op"] == Op.SYNC) & syncs_file_system(rows["flags"]))

@@ -98,3 +98,26 @@ def test_what_of_a_tensor_is_too_long_is_said(writer: RawLogWriter, tmp_path: Pa
     assert "1 name of a file or a tensor cut short" in problems
     assert "1 shape of more than 64 dimensions left out" in problems
     assert [len(shape or ()) for shape in trace.shapes()] == [0, 64]
+
+
+def test_a_folder_is_synced_for_what_was_named_in_it_last(
+    writer: RawLogWriter, tmp_path: Path
+) -> None:
+    """A job renames what the engine has saved, and syncs the folder, outside of any save."""
+    writer.open(1, "/data/a.tmp", flags=WRITE_NEW, start_ns=10)
+    writer.note(
+        layer="span", op="save", engine="torch.save", step=4, path="/data/a.tmp", start_ns=5,
+        end_ns=50,
+    )  # fmt: skip
+    writer.add("rename", b"/data/a.tmp\0/data/a", offset=64, length=1001, result=0, start_ns=60)
+    for start_ns, folder in ((70, "/data"), (80, "/elsewhere")):
+        writer.add("sync", folder, flags=6, result=0, start_ns=start_ns)
+    writer.open(2, "/data/log", flags=WRITE_NEW, start_ns=90)
+    writer.add("sync", "/data", flags=7, result=0, start_ns=100)
+    trace = collected(tmp_path, writer)
+    assert rows(trace, "path", "file", "flags", "engine", "step", op="sync") == [
+        ("/data", None, 6, "torch.save", 4),
+        ("/elsewhere", None, 6, None, None),
+        ("/data", None, 7, None, None),
+    ]
+    assert [one.path for one in trace.metadata.completeness.files] == ["/data/a", "/data/log"]

@@ -27,6 +27,7 @@ PARTS = (
     "inode",
     "descriptors",
     "request",
+    "folder",
 )
 RING_PARTS = ("uring_ring", "uring_pending", "uring_reap", "uring_submit", "uring_files", "memory")
 SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -11,8 +11,9 @@ import numpy as np
 from iotrace.replay.executors.executor import LoopOptions, Run
 from iotrace.replay.executors.posix import PosixExecutor
 from iotrace.replay.executors.uring import UringExecutor
-from iotrace.replay.job import PIECE, REQUEST, Fence, Job, Op, SyncKind, fence_counts
+from iotrace.replay.job import PIECE, REQUEST, Fence, Job, Op, fence_counts
 from iotrace.replay.loop import Tape
+from iotrace.traces.sync_kind import SyncKind
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import pytest
 
 from iotrace.replay.executors.executor import Executor, LoopOptions
 from iotrace.replay.executors.uring import UringExecutor
-from iotrace.replay.job import Fence, Job, Op, SyncKind
+from iotrace.replay.job import Fence, Job, Op
 from iotrace.replay.loop import Tape
+from iotrace.traces.sync_kind import SyncKind
 
 from .job_builder import CREATE, EXECUTORS, JobBuilder, run
 from .kernel_view import kernel_events

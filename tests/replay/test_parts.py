@@ -50,6 +50,7 @@ BETWEEN = (
         "rename of elsewhere",
         "rename of/1 of/9",
     ),
+    *("sync of/", "sync of/1/", "sync of/new/", "sync elsewhere/", "sync /"),
     *("open of r\nsync of\nclose of", "open log w+create\nwrite log 0 10\nclose log"),
     *("open log r\nread log 0 10 -> 10\nclose log", "open log r\nread log 0 99 -> 10\nclose log"),
     *("open log rw", "close log", "write log 10 5", "unlink log", "sync log", "stat of/1/a"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from iotrace.tools.advice.durability import syncs
-from tests.traces.verdict.rows import SAVE, only, span, verdict_on
+from tests.traces.verdict.rows import SAVE, R, only, span, verdict_on
 
 from .command import iotrace
 from .conftest import CHECKPOINT, Make, Row
@@ -79,6 +79,14 @@ def test_who_saves_behind_the_job_is_not_told_to(is_behind: bool) -> None:
         rows.append(span("stage", 0, 0.5, engine="dcp"))
     found = list(syncs("t.parquet", only(verdict_on(*rows))))
     assert [one.change[:14] for one in found] == ([] if is_behind else ["dcp.async_save"])
+
+
+def test_syncs_of_folders_are_none_too_many() -> None:
+    """They make names durable, which no sync of a file does."""
+    for flags, advised in ((6, False), (0, True)):
+        more = [R("sync", 9, 9.2, path="/d", file=None if flags else 1, flags=flags)] * 3
+        found = list(syncs("t.parquet", only(verdict_on(*SAVE[:5], *more))))
+        assert bool(found) is advised
 
 
 def test_a_proof_has_less_of_what_there_is_too_much_of(make_trace: Make) -> None:

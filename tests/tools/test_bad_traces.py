@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iotrace.traces.schema import METADATA_KEY
+from iotrace.traces.schema import FORMAT_VERSION, METADATA_KEY
 
 from .command import assert_one_line_error, iotrace
 
@@ -77,8 +77,8 @@ def test_a_trace_of_a_newer_major_version(verb: str, small_trace: Path, tmp_path
     """It must not be half understood; the message says what to upgrade."""
     table = pq.read_table(small_trace)
     stored = pq.read_metadata(small_trace).metadata[METADATA_KEY]
-    newer = stored.replace(b'"format_version": "1.1"', b'"format_version": "2.0"')
-    newer = newer.replace(b'"format_version":"1.1"', b'"format_version":"2.0"')
+    written = f'"format_version":"{FORMAT_VERSION}"'.encode()
+    newer = stored.replace(written, b'"format_version":"2.0"')
     assert newer != stored
     path = tmp_path / "newer.parquet"
     pq.write_table(table.replace_schema_metadata({METADATA_KEY: newer}), path)

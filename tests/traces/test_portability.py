@@ -8,6 +8,7 @@ import pytest
 from iotrace.traces.columns import Ints
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.portability import fit, needs
+from iotrace.traces.sync_kind import SyncKind
 from iotrace.traces.trace import Strings, Trace
 
 _CREATE = os.O_WRONLY | os.O_CREAT
@@ -54,6 +55,10 @@ def test_the_sync_of_a_folder_is_one() -> None:
     found = needs(saved(os.O_RDONLY | os.O_DIRECTORY))
     assert [(need.what, need.count, need.path) for need in found.values()] == [
         ("folder sync", 1, "/d/a")
+    ]
+    found = needs(job(("sync", "/d", 0, 0, SyncKind.FOLDER), ("sync", "/d", 0, 0, 4)))
+    assert [(need.what, need.count, need.path) for need in found.values()] == [
+        ("folder sync", 1, "/d")
     ]
 
 

@@ -91,27 +91,28 @@ def test_every_minor_version_is_read(tmp_path: Path, version: str) -> None:
 def test_words_of_a_newer_minor_version_are_left_out_and_said(tmp_path: Path) -> None:
     """Another layer or op is a row less; another api is no api. Nothing contradicts itself."""
     columns = {
-        "layer": ["request", "request", "network", "request"],
-        "op": ["write", "clone", "send", "write"],
-        "api": ["posix", "posix", "rdma", "gds"],
-        **{name: pa.array([0, 0, 0, 4]) for name in ("file", "offset")},
-        **{name: pa.array([4] * 4) for name in ("length", "result")},
+        "layer": ["request", "request", "network", "request", "request"],
+        "op": ["write", "clone", "send", "write", "sync"],
+        "api": ["posix", "posix", "rdma", "gds", "posix"],
+        **{name: pa.array([0, 0, 0, 4, 0]) for name in ("file", "offset")},
+        **{name: pa.array([4] * 4 + [0]) for name in ("length", "result")},
+        "flags": pa.array([None] * 4 + [8]),
     }
-    metadata = b'{"format_version": "1.2", "processes": [{"pid": 1}]}'
-    table = plain_table(4).drop(["layer", "op"])
+    metadata = b'{"format_version": "1.3", "processes": [{"pid": 1}]}'
+    table = plain_table(5).drop(["layer", "op"])
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
     trace = read_trace(write_foreign(tmp_path / "t.parquet", table, metadata))
     assert trace.strings("op") == ["write", "write"]
     assert trace.strings("api") == ["posix", None]
     assert trace.metadata.completeness.notes == (
-        "format 1.2 is newer than 1.1: 2 rows in words not known here left out "
-        "(layer 'network', op 'clone'); install a newer iotrace",
+        "format 1.3 is newer than 1.2: 3 rows in words not known here left out "
+        "(layer 'network', op 'clone', sync of kind 8); install a newer iotrace",
     )
     assert check_trace(trace) == []
-    same = metadata.replace(b"1.2", b"1.1")
+    same = metadata.replace(b"1.3", b"1.2")
     trace = read_trace(write_foreign(tmp_path / "u.parquet", table, same))
-    assert len(check_trace(trace)) == 4
+    assert len(check_trace(trace)) == 5
 
 
 def test_the_next_major_version_is_refused_by_name(tmp_path: Path) -> None:

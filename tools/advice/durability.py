@@ -21,14 +21,14 @@ def syncs(trace: str, finding: Finding) -> Iterator[Advice]:
     if sync is None or lasting is None or share_of(rank.sync_seconds, finding) < _SYNC_MATTERS:
         return
     engine, behind = finding.episode.engine, finding.background
-    if sync.count > 2 * max(lasting.files, sync.processes):
+    if lasting.file_syncs > 2 * max(lasting.files, sync.processes):
         yield Advice(
             "sync each file once, after its last write",
-            f"{plural(sync.count, 'sync')} of {plural(lasting.files, 'file')}, the median one "
-            f"{format_seconds(sync.p50_us / 1e6)}; they take "
+            f"{plural(lasting.file_syncs, 'sync')} of {plural(lasting.files, 'file')}, the median "
+            f"one {format_seconds(sync.p50_us / 1e6)}; they take "
             f"{format_share(rank.sync_seconds, finding.seconds)} of the time{of_rank(finding)}",
             replay_command(trace, finding, "--aggregate rank --repeat 5"),
-            rank.sync_seconds * (1 - lasting.files / sync.count),
+            rank.sync_seconds * (1 - lasting.files / lasting.file_syncs),
         )
     elif engine == "dcp" and not (behind and behind.asynchronous):
         yield Advice(

@@ -13,6 +13,7 @@ from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.renames import Renames
 from iotrace.traces.schema import DATA_OPS
+from iotrace.traces.sync_kind import syncs_file_system, syncs_folder
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
@@ -20,7 +21,6 @@ from iotrace.traces.words import plural
 LENGTH_MAX_BYTES = 1 << 30
 MOST_CUTS = 10_000_000  # beyond the trace's own requests; some hundred bytes of a log each
 _KINDS = ("open", "close", "read", "write", "sync", "datasync", "trim")
-_WHOLE_SYSTEM = 4  # sync kinds from here on are of no one file
 _PUNCH_HOLE = 0x02
 
 
@@ -107,20 +107,22 @@ def actions(trace: Trace, left: Left) -> Actions:
     kind = np.where((kind == 4) & (flags == 1), 5, kind).astype(np.int64)
     holes = requests.row_mask(op="allocate") & (flags & _PUNCH_HOLE != 0)
     kind = np.where(holes, 6, kind)
-    whole = requests.row_mask(op="sync") & (flags >= _WHOLE_SYSTEM)
+    syncs = requests.row_mask(op="sync")
+    whole, of_folder = syncs & syncs_file_system(flags), syncs & syncs_folder(flags)
     failed, empty = result < 0, data & (result == 0)
     placeless = data & ~requests.valid("offset")
-    nameless = (requests.codes("path")[0] < 0) & ~whole
+    nameless = (requests.codes("path")[0] < 0) & ~whole & ~of_folder
     _count_ops(requests, (kind < 0) & ~failed, left)
     left.count("request", int(failed.sum()), "that failed")
     left.count("request", int((empty & ~failed).sum()), "of no bytes")
     left.count("sync", int((whole & ~failed).sum()), "of a whole file system")
+    left.count("sync", int((of_folder & ~failed).sum()), "of a folder")
     left.count(
         "request",
         int(((placeless | nameless) & (kind >= 0) & ~failed & ~empty).sum()),
         "without a name or an offset",
     )
-    keep = (kind >= 0) & ~failed & ~empty & ~whole & ~placeless & ~nameless
+    keep = (kind >= 0) & ~failed & ~empty & ~whole & ~of_folder & ~placeless & ~nameless
     moved = np.where(data, result, requests.ints("length", null=0))
     moved = np.where(data & ~requests.valid("result"), requests.ints("length", null=0), moved)
     paths, file = _last_names(requests)

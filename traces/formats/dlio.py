@@ -17,6 +17,7 @@ from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.phases import Phase, phases
 from iotrace.traces.schema import REQUEST_LAYERS
 from iotrace.traces.summary import Summary, summarize
+from iotrace.traces.sync_kind import syncs_folder
 from iotrace.traces.trace import Trace
 from iotrace.traces.writer import replacing
 
@@ -72,7 +73,8 @@ def _sum(values: IntArray) -> int:
 def _lines(trace: Trace, summary: Summary, saved: dict[int, int]) -> Iterator[str]:
     ranks = len(saved)
     size = round(sum(saved.values()) / ranks)
-    syncs = bool(trace.row_mask(layer=REQUEST_LAYERS, op="sync").any())
+    of_folder = syncs_folder(trace.ints("flags"))
+    syncs = bool((trace.row_mask(layer=REQUEST_LAYERS, op="sync") & ~of_folder).any())
     pause = _pause_seconds(trace)
     engines = ", ".join(summary.engines) or "unknown"
     yield f"# Made by iotrace convert of a trace of {json.dumps(engines)}; run it with:"

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from iotrace.traces.formats.rows import absolute
 from iotrace.traces.formats.strace_lines import Line, unescaped, unquoted
-from iotrace.traces.formats.strace_state import Machine, OpenFile, Space
+from iotrace.traces.formats.strace_state import DELETED, Machine, OpenFile, Space
 
 Found = Iterator[tuple[str, dict[str, Any]]]
 
@@ -52,9 +53,18 @@ class Call(NamedTuple):
 
     def file(self, place: int = 0) -> OpenFile | None:
         """Return the regular file of a descriptor, if it is one."""
-        fd, shown = self.fd(place)
-        file = None if fd is None else self.machine.resolve(self.space, fd, shown)
+        file = self.file_or_folder(place)
         return None if file is None or is_folder(self.machine, file) else file
+
+    def file_or_folder(self, place: int = 0) -> OpenFile | None:
+        """Return the regular file of a descriptor, or its folder."""
+        fd, shown = self.fd(place)
+        return None if fd is None else self.machine.resolve(self.space, fd, shown)
+
+    def folder_path(self, folder: OpenFile) -> str:
+        """Return what an open folder is called now, where the log tells, or was when opened."""
+        _, shown = self.fd()
+        return folder.path if shown is None else absolute(shown.removesuffix(DELETED))
 
     def number(self, place: int) -> int:
         """Return an argument that is a number, or `NUMBER /* comment */`."""

@@ -6,12 +6,19 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from iotrace.traces.formats.strace_call import NUMBER, Call, Found, flags_of
+from iotrace.traces.formats.strace_call import NUMBER, Call, Found, flags_of, is_folder
 from iotrace.traces.formats.strace_state import Machine, Mapping, OpenFile
+from iotrace.traces.sync_kind import SyncKind
 
 _IOV_LENGTH = re.compile(r"iov_len=(\d+)")
 _SIZE = re.compile(r"st_size=(\d+)")
-_SYNC_KINDS = {"fsync": 0, "fdatasync": 1, "sync_file_range": 2, "msync": 3, "syncfs": 4, "sync": 5}
+_SYNC_KINDS = {
+    "fsync": SyncKind.FSYNC,
+    "fdatasync": SyncKind.FDATASYNC,
+    "sync_file_range": SyncKind.RANGE,
+    "syncfs": SyncKind.FILE_SYSTEM,
+    "sync": SyncKind.EVERYTHING,
+}
 _ALLOCATIONS = {
     "FALLOC_FL_KEEP_SIZE": 1,
     "FALLOC_FL_PUNCH_HOLE": 2,
@@ -143,12 +150,18 @@ def stat(call: Call) -> Found:
 
 
 def sync(call: Call) -> Found:
-    values: dict[str, Any] = {"flags": _SYNC_KINDS[call.name], "result": call.code}
-    if call.name == "sync":
+    kind = _SYNC_KINDS[call.name]
+    values: dict[str, Any] = {"flags": int(kind), "result": call.code}
+    if kind == SyncKind.EVERYTHING:
         yield "sync", values
         return
-    file = call.file()
+    file = call.file_or_folder()
     if file is None:
+        return
+    if is_folder(call.machine, file):
+        if kind != SyncKind.RANGE:
+            values |= {"flags": int(kind.of_folder), "path": call.folder_path(file)}
+            yield "sync", values
         return
     values |= {"path": file.path, "file": file.file}
     if call.name == "sync_file_range":

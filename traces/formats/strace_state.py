@@ -15,7 +15,7 @@ STANDARD_STREAMS = (0, 1, 2)
 _SPECIAL = re.compile(
     r"[^/]|/proc/|/sys/|/dev/(?!shm/|loop\d|sd[a-z]|vd[a-z]|xvd[a-z]|nvme\d|dm-|md\d|mapper/)"
 )
-_DELETED = "(deleted)"
+DELETED = "(deleted)"
 
 
 @dataclass
@@ -201,9 +201,9 @@ class Machine:
             return known.file if known else None
         if not is_regular(shown):
             return None
-        path = absolute(shown.removesuffix(_DELETED))
+        path = absolute(shown.removesuffix(DELETED))
         if known is not None and known.file is not None:
-            is_gone = shown.endswith(_DELETED)
+            is_gone = shown.endswith(DELETED)
             if is_gone or known.file.path == path or known.file.file == self.names.find(path):
                 return known.file
         if known is None and fd in STANDARD_STREAMS and self.names.find(path) is None:

@@ -11,11 +11,10 @@ from iotrace.traces.columns import IntArray, Mask
 from iotrace.traces.open_flags import has_flag
 from iotrace.traces.renames import itself_and_folders
 from iotrace.traces.requests import Requests
+from iotrace.traces.sync_kind import syncs_file_system
 from iotrace.traces.verdict.background import blocking_spans
 from iotrace.traces.verdict.episodes import Episode
 
-# `flags` of a sync: fsync, fdatasync and msync are of one file, syncfs and sync of all.
-_OF_ONE_FILE = (0, 1, 2, 3)
 _CHANGES = ("write", "truncate", "allocate")
 _NAMES = 3
 
@@ -31,6 +30,7 @@ class Durability:
         in_place: written under the name they keep; the others are renamed, or linked, into place.
         truncated: of these, opened with O_TRUNC.
         renamed: written under another name first.
+        file_syncs: syncs of files, or of all.
         folder_syncs: syncs of folders after the last rename.
         late_bytes: written after the saving call had returned; 0 where no call was seen.
         unsynced_bytes: of the files not synced.
@@ -42,6 +42,7 @@ class Durability:
     in_place: int
     truncated: int
     renamed: int
+    file_syncs: int
     folder_syncs: int
     late_bytes: int
     unsynced_bytes: int
@@ -58,7 +59,7 @@ def durability(episode: Episode) -> Durability:
     changes = requests.is_op(*_CHANGES)
     renames, links = requests.is_op("rename"), requests.is_op("link")
     # By the order of rows, which is that of time, and of issue where no times are known.
-    everything = _last(requests.is_op("sync") & ~np.isin(requests.flags, _OF_ONE_FILE))
+    everything = _last(requests.is_op("sync") & syncs_file_system(requests.flags))
     identity = requests.identity
     touched = np.isin(identity, identity[changes & (requests.file >= 0)])
     files, first, owner = np.unique(identity[touched], return_index=True, return_inverse=True)
@@ -86,6 +87,7 @@ def durability(episode: Episode) -> Durability:
         in_place=int((~renamed).sum()),
         truncated=int((_any_of_each(emptied, owner, count) & ~renamed).sum()),
         renamed=int(renamed.sum()),
+        file_syncs=int((requests.is_op("sync") & ~requests.is_folder_sync).sum()),
         folder_syncs=_folder_syncs(requests, _last(renames | links)),
         late_bytes=_late_bytes(episode),
         unsynced_bytes=int(own.moved[writes & ~synced[owner]].sum()),
@@ -121,9 +123,8 @@ def _last(mask: Mask) -> int:
 
 
 def _folder_syncs(requests: Requests, after: int) -> int:
-    """Count the syncs of files that were opened as folders, behind a row."""
-    syncs = requests.is_op("sync") & requests.is_of_folder
-    return int(syncs[after + 1 :].sum())
+    """Count the syncs of folders behind a row."""
+    return int(requests.is_folder_sync[after + 1 :].sum())
 
 
 def _late_bytes(episode: Episode) -> int:

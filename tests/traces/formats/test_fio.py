@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iotrace.replay.sketch import sketch_trace
 from iotrace.traces.check import check_trace
 from iotrace.traces.errors import OutputExistsError, TraceFormatError
 from iotrace.traces.formats import fio, fio_job
+from iotrace.traces.formats.actions import Left, actions
 from iotrace.traces.formats.source import Source
 from iotrace.traces.reader import read_trace
 from iotrace.traces.summary import summarize
@@ -193,3 +195,11 @@ def test_a_broken_line_is_named(text: str, line: int, tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match=rf"log, line {line}: "):
         fio.read(path)
     assert os.listdir(tmp_path) == ["log"]
+
+
+def test_a_sync_of_a_folder_is_left_out_and_said(tmp_path: Path) -> None:
+    """fio makes no folders."""
+    left = Left()
+    found = actions(sketch_trace("open d/a w+create\nwrite d/a 0 9\nsync d/a\nsync d/"), left)
+    assert [one.kind for one in found] == ["open", "write", "sync"]
+    assert left.sentences() == ["1 sync of a folder"]

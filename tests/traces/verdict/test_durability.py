@@ -10,6 +10,7 @@ import pytest
 
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.phases import Phase
+from iotrace.traces.sync_kind import SyncKind
 from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.verdict.verdict import examine
 
@@ -55,8 +56,18 @@ def test_durable_is_what_was_on_storage_when_the_call_returned(
     assert len(lasting.early) == early
 
 
-def test_a_sync_of_an_unknown_descriptor_stored_no_known_file() -> None:
-    unknown = R("sync", 6, 9, path=None, file=None, flags=0)
+def test_a_sync_of_a_folder_stores_names_and_no_bytes() -> None:
+    """It is neither a sync of the files in it nor of everything."""
+    folder = R("sync", 6, 7, path="/d", file=None, flags=SyncKind.FOLDER)
+    lasting = only(verdict_on(*SAVE[:4], folder)).durability
+    assert lasting is not None
+    assert (lasting.synced, lasting.durable, lasting.folder_syncs) == (0, False, 1)
+
+
+@pytest.mark.parametrize("kind", [SyncKind.FSYNC, None])
+def test_a_sync_of_an_unknown_descriptor_stored_no_known_file(kind: int | None) -> None:
+    """Nor does one whose kind is not told: it may be of a file."""
+    unknown = R("sync", 6, 9, path=None, file=None, flags=kind)
     lasting = only(verdict_on(*SAVE[:4], unknown)).durability
     assert lasting is not None
     assert (lasting.files, lasting.synced, lasting.durable) == (1, 0, False)
