@@ -11,6 +11,7 @@ import argparse
 import multiprocessing
 import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -80,19 +81,27 @@ def recording(place: Ints, each: int) -> Trace:
     return Trace.from_columns(columns, Metadata())
 
 
-def dry_run(path: Path) -> int:
-    """Replay a trace by the null executor, in a process of its own; return the most memory it had.
+# Run by a process of its own: one that is started counts what the one that starts it has, too.
+_MEASURE = """
+import os, sys
+_, status, usage = os.wait4(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ), 0)
+print(status, usage.ru_utime, usage.ru_maxrss * 1024)
+"""
 
-    A process that is started counts what the one that starts it has, too: that is to be little.
-    """
+
+def dry_run(path: Path) -> int:
+    """Replay a trace by the null executor, apart; return the most memory that took, in bytes."""
     started = time.monotonic()
-    command = [sys.executable, "-m", "iotrace.tools", "replay", str(path), "--executor", "null"]
-    pid = os.posix_spawn(sys.executable, command, os.environ)
-    _, status, usage = os.wait4(pid, 0)
-    if status:
+    python = [sys.executable, "-S", "-c", _MEASURE]
+    replay = [sys.executable, "-m", "iotrace.tools", "replay", str(path), "--executor", "null"]
+    done = subprocess.run([*python, *replay], stdout=subprocess.PIPE, text=True, check=True)
+    *told, measured = done.stdout.splitlines()
+    print(*told, sep="\n")
+    status, user_seconds, most_bytes = measured.split()
+    if status != "0":
         raise SystemExit("the dry run failed")
-    print(f"{time.monotonic() - started:.0f} s, user {usage.ru_utime:.0f} s")
-    return usage.ru_maxrss * 1024
+    print(f"{time.monotonic() - started:.0f} s, user {float(user_seconds):.0f} s")
+    return int(most_bytes)
 
 
 @dataclass

@@ -17,7 +17,10 @@ import pytest
 
 from iotrace.replay.build import plan_from_trace
 from iotrace.replay.job import Op
+from iotrace.replay.loop import Tape
 from iotrace.replay.options import ReplayOptions
+from iotrace.replay.plan import Plan
+from iotrace.replay.prepare import prepare
 from iotrace.replay.session import replay
 from iotrace.replay.sketch import sketch
 from iotrace.replay.suitability import surprises as found_otherwise
@@ -61,9 +64,17 @@ def test_what_kept_requests_from_being_as_recorded_is_said(tmp_path: Path) -> No
     assert reads.startswith("3 reads cut:") and "--queue-depth" in reads
 
 
-def test_a_folder_where_a_file_should_be_is_the_error_that_is_told(tmp_path: Path) -> None:
+def test_a_folder_where_a_file_should_be_is_the_error_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is measured after a failed run must not hide why it failed."""
-    plan = sketch("mkdir a\nopen a w+create\nwrite a 0 8192\nclose a")
+
+    def with_a_folder(plan: Plan, tape: Tape, root_fd: int) -> None:
+        prepare(plan, tape, root_fd)
+        os.mkdir("a", dir_fd=root_fd)
+
+    monkeypatch.setattr("iotrace.replay.runner.prepare", with_a_folder)
+    plan = sketch("open a w+create\nwrite a 0 8192\nclose a")
     outcome = run(Direct()(plan), tmp_path)
     assert outcome.failed
     assert any("open" in error and "directory" in error.lower() for error in outcome.errors)
@@ -209,6 +220,8 @@ from pathlib import Path
 from iotrace.replay.options import ReplayOptions
 from iotrace.replay.result import RecordedSummary
 from iotrace.replay.schedule import schedule
+from iotrace.replay.plan import Plan
+from iotrace.replay.prepare import prepare
 from iotrace.replay.session import replay
 from iotrace.replay.sketch import sketch
 
