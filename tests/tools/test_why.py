@@ -147,6 +147,13 @@ def test_lines_of_the_head_say_which_of_several_they_are_of(make_trace: Make) ->
     assert advice[0]["gain_seconds"] == max(one["gain_seconds"] for one in advice)
 
 
+def test_a_file_that_was_open_before_is_no_file_of_0_opens(make_trace: Make) -> None:
+    """torch.save into a file object: the job itself had opened it."""
+    written = checkpoint_rows()[1:6]
+    found = verdict_head(iotrace("why", make_trace(written), "--no-probe").stdout)
+    assert found["bytes"] == "wrote 1.00 MiB"
+
+
 def test_a_report_says_of_which_save_an_advice_is(make_trace: Make, tmp_path: Path) -> None:
     """As `why` does."""
     rows = [

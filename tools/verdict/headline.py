@@ -179,12 +179,13 @@ def _bytes(finding: Finding, verb: str, padding_bytes: int) -> str:
         notes.append(f"{file_name(amount.most_opened)} opened by {openers}")
     elif amount.opens != amount.files:
         notes.append(f"{plural(amount.opens, 'open')} of {plural(amount.files, 'file')}")
-    else:
+    elif amount.opens:  # the job may have opened it before
         notes.append(plural(amount.opens, "open"))
     parts = [format_bytes(payload_bytes)] if payload_bytes or not finding.paging else []
     parts += [f"{format_bytes(padding_bytes)} of padding"] if padding_bytes else []
     parts += [f"{paged_bytes(finding)} by page faults"] if finding.paging else []
-    return f"{verb} {' and '.join(parts)} ({', '.join(notes)})"
+    told = f" ({', '.join(notes)})" if notes else ""
+    return f"{verb} {' and '.join(parts)}{told}"
 
 
 def _cached(load: Finding, verdict: Verdict, storage: Capability | None) -> str:
