@@ -63,3 +63,44 @@ def test_containers_of_one_host_are_no_repeat() -> None:
     first = recording("a", 1)
     second = first.with_columns({"start_ns": np.array([0, 12, 19])})
     assert find_repeat([first, second]) is None
+
+
+def shared(trace: Trace, clock: str, **columns: object) -> Trace:
+    """Return what sharing leaves of it: no boot, no pid, times from 0."""
+    metadata = Metadata(clock=clock, processes=(Process(1),), extra={"card": clock})
+    first_ns = trace.ints("start_ns").min()
+    end_ns = Ints(trace.ints("end_ns") - first_ns, np.ones(len(trace), np.bool_))
+    times = {"start_ns": trace.ints("start_ns") - first_ns, "end_ns": end_ns}
+    return trace.with_metadata(metadata).with_columns(times | columns)
+
+
+def long_recording(durations_ns: np.ndarray) -> Trace:
+    """A process of so many requests, one every 100 ns."""
+    count = len(durations_ns)
+    start_ns = np.arange(count) * 100 + 5000
+    trace = small_trace(count, recording("a", 1).metadata, seq=np.arange(count))
+    end_ns = Ints(start_ns + durations_ns, np.ones(count, np.bool_))
+    return trace.with_columns({"start_ns": start_ns, "end_ns": end_ns})
+
+
+def test_a_shared_copy_is_found_under_any_key_and_in_part() -> None:
+    """Nothing names its processes, but no two requests in a row take as long by chance."""
+    whole = long_recording(np.arange(1, 21))
+    one, other = shared(whole, "one"), shared(whole, "other")
+    for copies in ([one, other], [whole, one], [one, Trace(one.table.slice(3), other.metadata)]):
+        assert find_repeat(copies) == (0, 1)
+    assert find_repeat([long_recording(np.arange(2, 22)), other, one]) == (1, 2)
+
+
+def test_shared_traces_that_are_alike_by_their_making_are_no_repeat() -> None:
+    """Even times of synthetic traces; other ranks of them; steps of one process; few requests."""
+    even, whole = long_recording(np.full(20, 7)), long_recording(np.arange(1, 21))
+    assert find_repeat([shared(even, "one"), shared(even, "other")]) is None
+    other_rank = shared(whole, "other", rank=np.full(20, 1, np.int32))
+    assert find_repeat([shared(whole, "one"), other_rank]) is None
+    halves = [Trace(whole.table.slice(at, 10), whole.metadata) for at in (0, 10)]
+    assert (
+        find_repeat([shared(half, clock) for half, clock in zip(halves, "ab", strict=True)]) is None
+    )
+    few = Trace(whole.table.slice(0, 7), whole.metadata)
+    assert find_repeat([shared(few, "one"), shared(few, "other")]) is None
