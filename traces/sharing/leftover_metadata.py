@@ -9,7 +9,7 @@ from typing import Any
 
 from iotrace.traces.digest import is_digest
 from iotrace.traces.metadata import Host, Metadata
-from iotrace.traces.schema import ENGINES
+from iotrace.traces.schema import ENGINES, OPS
 from iotrace.traces.sharing.card import CARD, make_card_again
 from iotrace.traces.sharing.clean_metadata import clean_metadata
 from iotrace.traces.sharing.leftover_search import Leftover
@@ -21,6 +21,9 @@ from iotrace.traces.sharing.pseudonyms import (
 )
 from iotrace.traces.trace import Trace
 
+_SELECTION = re.compile(
+    rf"(((step|rank)( \d+)+|span( ({'|'.join(OPS['span'])}))+)(, )?)*", re.ASCII
+)
 _STALE = "metadata.card, which tells of other rows (iotrace merge of all parts makes it anew)"
 
 
@@ -73,7 +76,7 @@ def metadata_leftovers(shared: Trace) -> Iterator[Leftover]:
     licence, selection = str(card.get("licence", "")), str(card.get("selection", ""))
     if not re.fullmatch(r"[A-Za-z0-9.+-]{0,64}", licence):
         yield Leftover("metadata.card.licence", licence)
-    if not re.fullmatch(r"((step|rank|span)( [a-z0-9]+)+(, )?)*", selection):
+    if not _SELECTION.fullmatch(selection):
         yield Leftover("metadata.card.selection", selection)
     for key in metadata.extra.keys() - {CARD}:
         yield Leftover("metadata", key)

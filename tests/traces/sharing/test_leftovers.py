@@ -75,6 +75,9 @@ def test_the_formats_own_words_are_no_leftovers(shared: Trace, tmp_path: Path) -
         lambda m: replace(m, tool_version=f"0.1+{SECRET}"),
         lambda m: replace(m, extra={**m.extra, "by": SECRET}),
         lambda m: replace(m, extra={"card": {**m.extra["card"], "licence": f"of {SECRET}"}}),
+        lambda m: replace(
+            m, extra={"card": {**m.extra["card"], "selection": "span secretproject"}}
+        ),
         lambda m: replace(m, extra={"card": {**m.extra["card"], "engines": [SECRET]}}),
         lambda m: replace(m, hosts=(replace(m.hosts[0], name=SECRET),)),
         lambda m: replace(m, hosts=(replace(m.hosts[0], boot_id="1"),)),
