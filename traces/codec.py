@@ -21,11 +21,15 @@ T = TypeVar("T")
 
 MAX_JSON_BYTES = 64 << 20  # 300 000 files of 200 bytes each
 MAX_DEPTH = 32  # of what a later version may add
-_INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
+_INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def dump_json(value: Any) -> bytes:
-    """Return the JSON object of dataclass instance `value`, as ASCII."""
+    """Return the JSON object of dataclass instance `value`, as ASCII.
+
+    Raises:
+        TraceFormatError: a number of it is one that `decode` refuses.
+    """
     return json.dumps(_encode(value), separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
@@ -67,6 +71,9 @@ def _encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         known = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         extra = known.pop("extra", {})
+        for name, item in known.items():
+            if type(item) is int:
+                _checked_int(item, name)
         return _encode({**extra, **known})
     return value
 
@@ -156,7 +163,8 @@ def _checked_int(value: Any, where: str) -> int:
     number: int = _checked(int, value, where)
     if not _INT_MIN <= number <= _INT_MAX:
         raise TraceFormatError(
-            f"the metadata's {where!r} does not fit 64 bits; write the trace again"
+            f"the metadata's {where!r} does not fit a signed integer of 64 bits; "
+            "write the trace again"
         )
     return number
 

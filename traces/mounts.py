@@ -19,6 +19,7 @@ STATX_DIOALIGN = 0x2000  # Linux 6.1
 STATX_BYTES = 256
 STATX_MASK_AT = 0
 STATX_DIO_ALIGNMENT_AT = 152  # stx_dio_mem_align, stx_dio_offset_align
+_MOST_BYTES = 2**63 - 1  # of metadata; file systems over object stores say 2^64 for "no end"
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ def describe_mount(point: MountPoint, file: str | None, host: int) -> Mount:
         read_ahead_bytes=read_ahead_bytes(point.device),
         stripe_bytes=stripe_bytes,
         stripe_count=stripe_count,
-        total_bytes=space and space.f_blocks * space.f_frsize,
-        free_bytes=space and space.f_bavail * space.f_frsize,
+        total_bytes=space and min(space.f_blocks * space.f_frsize, _MOST_BYTES),
+        free_bytes=space and min(space.f_bavail * space.f_frsize, _MOST_BYTES),
     )
 
 

@@ -104,6 +104,16 @@ def test_a_mount_says_what_a_request_must_know(tmp_path: Path) -> None:
     assert 0 < mount.free_bytes < mount.total_bytes
 
 
+def test_a_mount_without_end_is_as_large_as_metadata_can_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system over a bucket says 16 EiB, which no trace could be read with."""
+    endless = os.statvfs_result((4096, 4096, 2**52, 2**52, 2**51, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: endless)
+    (mount,) = find_mounts([str(tmp_path / "x")], host=0)
+    assert (mount.total_bytes, mount.free_bytes) == (2**63 - 1, 2**63 - 1)
+
+
 def test_direct_alignment_is_that_of_the_file_system(tmp_path: Path) -> None:
     """A direct write at the reported alignment works; without a report there is nothing to try."""
     path = tmp_path / "x"

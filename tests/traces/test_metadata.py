@@ -70,6 +70,8 @@ def test_a_version_that_is_not_1_x_is_refused_by_name(version: object) -> None:
         pytest.param(stored(epoch_realtime_ns="1"), id="text for int"),
         pytest.param(stored(epoch_realtime_ns=True), id="bool for int"),
         pytest.param(stored(epoch_realtime_ns=1 << 70), id="int over 64 bits"),
+        pytest.param(stored(epoch_realtime_ns=1 << 63), id="int over 63 bits"),
+        pytest.param(stored(epoch_realtime_ns=-(1 << 63) - 1), id="negative over 63 bits"),
         pytest.param(stored(command="ls"), id="text for list"),
         pytest.param(stored(command=[1]), id="int for text"),
         pytest.param(stored(processes={}), id="object for list"),
@@ -104,6 +106,24 @@ def test_any_json_gives_metadata_or_the_error_and_can_be_written_again(
     except TraceFormatError:
         return
     assert Metadata.from_json(metadata.to_json()) == metadata
+
+
+def of_one_file(final_size: int) -> Metadata:
+    return Metadata(
+        completeness=Completeness(files=(FileCompleteness("/a", 0, 1, 8, final_size, False),))
+    )
+
+
+def test_numbers_are_of_64_bits_with_a_sign_when_they_are_read_and_when_they_are_written() -> None:
+    """As those of columns; unsigned ones fit no array of numbers, wherever one is made of them."""
+    metadata = of_one_file((1 << 63) - 1)
+    assert Metadata.from_json(metadata.to_json()) == metadata
+    with pytest.raises(TraceFormatError, match="'final_size' does not fit a signed integer of 64"):
+        of_one_file(1 << 63).to_json()
+    text = metadata.to_json().replace(str((1 << 63) - 1).encode(), str(1 << 63).encode())
+    told = r"'completeness\.files\[0\]\.final_size' does not fit a signed integer of 64 bits"
+    with pytest.raises(TraceFormatError, match=told):
+        Metadata.from_json(text)
 
 
 def test_a_trace_without_gaps_is_complete() -> None:
