@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import zlib
@@ -18,6 +19,7 @@ LINE_MAX_BYTES = 1 << 16
 GROWTH_MAX = 200
 GROWTH_FREE_BYTES = 64 << 20
 GZIP_MAGIC = b"\x1f\x8b"
+BYTE_ORDER_MARK = codecs.BOM_UTF8  # which Excel and editors of Windows put before a text
 # What a parser raises on text that it does not expect.
 _PARSE_ERRORS = (
     *(ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError),
@@ -27,6 +29,8 @@ _PARSE_ERRORS = (
 
 class Lines:
     """The lines of one file, without their ends; bytes that are no UTF-8 stay surrogates.
+
+    A byte order mark before the first is none of it.
 
     Attributes:
         number: of the line last given, from 1.
@@ -47,6 +51,8 @@ class Lines:
                     raise self.error(f"the compressed file grows {GROWTH_MAX}-fold; unpack it")
                 if len(line) > self._max_bytes:
                     raise self.error(f"longer than {self._max_bytes} bytes")
+                if self.number == 1:
+                    line = line.removeprefix(BYTE_ORDER_MARK)
                 yield line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
 
     def _next(self, file: BinaryIO) -> bytes:

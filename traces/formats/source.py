@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from iotrace.traces.errors import TraceFormatError
-from iotrace.traces.formats.lines import opened
+from iotrace.traces.formats.lines import BYTE_ORDER_MARK, opened
 
 HEAD_BYTES = 1 << 16
 
@@ -49,7 +49,7 @@ class Source:
 
     def first_lines(self, count: int) -> Iterator[str]:
         """Yield the first lines, without one that the head cuts."""
-        lines = self.head.split(b"\n")
+        lines = self.head.removeprefix(BYTE_ORDER_MARK).split(b"\n")
         whole = lines if len(self.head) < HEAD_BYTES else lines[:-1]
         for line in whole[:count]:
             yield line.decode("utf-8", "surrogateescape").rstrip("\r")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import csv_file, strace
 from iotrace.traces.formats.source import Source
-from iotrace.traces.formats.table import import_trace, importers, named
+from iotrace.traces.formats.table import guess, import_trace, importers, named
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.reader import read_trace
 from iotrace.traces.trace import Ints, Shapes, Strings, Trace
@@ -99,6 +99,19 @@ def test_a_script_writes_the_columns_it_knows(tmp_path: Path) -> None:
     trace = csv_file.read(path)
     assert trace.strings("layer") == ["request"]
     assert (trace.ints("rank")[0], trace.ints("seq")[0], trace.ints("length")[0]) == (-1, 0, 10)
+
+
+@pytest.mark.parametrize("first", ["op", '"op"'])
+def test_a_byte_order_mark_before_the_names_is_none_of_them(first: str, tmp_path: Path) -> None:
+    """Excel writes one, and ends lines as Windows does."""
+    path = tmp_path / "t.csv"
+    text = f"{first},start_ns,path,file,offset,length,result\nwrite,5,/d/ü,0,0,10,10\n"
+    path.write_text(text.replace("\n", "\r\n"), encoding="utf-8-sig")
+    assert path.read_bytes().startswith(b"\xef\xbb\xbf")
+    assert guess(Source.of(path)) is named("csv", importers())
+    trace = csv_file.read(path)
+    assert (trace.strings("op"), trace.strings("path")) == (["write"], ["/d/ü"])
+    assert (trace.ints("start_ns")[0], trace.ints("length")[0]) == (5, 10)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import strace
+from iotrace.traces.formats.source import Source
 from iotrace.traces.formats.strace_lines import parse_line
 
 # Written from strace's manual, for forms that are hard to have on purpose.
@@ -65,3 +66,11 @@ def test_a_log_that_ends_in_the_middle_of_a_line_is_read(tmp_path: Path) -> None
     log = tmp_path / "log"
     log.write_text('fsync(3</d/a>) = 0\nread(3</d/a>, "')
     assert strace.read(log).strings("op") == ["sync"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    """An editor of Windows put it there when it saved the log."""
+    log = tmp_path / "log"
+    log.write_text('fsync(3</d/a>) = 0\r\nread(3</d/a>, "", 9) = 0\r\n', encoding="utf-8-sig")
+    assert strace.looks_like(Source.of(log))
+    assert strace.read(log).strings("op") == ["sync", "read"]
