@@ -15,7 +15,7 @@ from typing import Any
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.foreign_json import parse_foreign_json
 from iotrace.traces.formats.lines import Lines, parsing
-from iotrace.traces.formats.rows import Rows, absolute, noted
+from iotrace.traces.formats.rows import Rows, absolute, fitting, noted
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import Metadata, Process
 from iotrace.traces.open_flags import flags_of_mode
@@ -171,6 +171,8 @@ class _Log:
             "result": _result(arguments),
         }
         values |= getattr(self, f"_{op}", self._plain)(process, path, name, arguments, values)
+        if (values["result"] or 0) < 0:
+            values = fitting(op, values)
         self._rows.add(op, start_ns, **values)
 
     def _path(self, arguments: Mapping[str, Any], key: str = "fhash") -> str | None:

@@ -14,7 +14,7 @@ from iotrace.traces.columns import Column, Ints, Shapes, Strings
 from iotrace.traces.environment import available_memory_bytes
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.metadata import Completeness, Metadata, Process
-from iotrace.traces.schema import INT_COLUMNS, TEXT_COLUMNS
+from iotrace.traces.schema import DATA_OPS, INT_COLUMNS, TEXT_COLUMNS
 from iotrace.traces.trace import Trace
 from iotrace.traces.version import tool_version
 from iotrace.traces.vocabulary import Vocabulary
@@ -37,6 +37,19 @@ def check_time(time_ns: int) -> int:
     if abs(time_ns) >= 2**62:
         raise ValueError(f"{time_ns} ns is no time that a trace can hold")
     return time_ns
+
+
+def fitting(op: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a call that moved nothing, without an extent that no file has.
+
+    Its arguments may be any 64 bits, as they are what it failed for.
+    """
+    kept = dict(values)
+    if not 0 <= (kept.get("offset") or 0) < 2**63:
+        kept |= {"offset": None, "offset_source": None}
+    if not 0 <= (kept.get("length") or 0) < 2**63 - (kept.get("offset") or 0):
+        kept["length"] = 0 if op in DATA_OPS else None
+    return kept
 
 
 class Rows:

@@ -13,9 +13,14 @@ from iotrace.traces.formats.strace_state import DELETED, Machine, OpenFile, Spac
 
 Found = Iterator[tuple[str, dict[str, Any]]]
 
-_DESCRIPTOR = re.compile(r"(\d+|AT_FDCWD)(?:<(.*)>(?:\(deleted\))?)?$", re.DOTALL)
+_DESCRIPTOR = re.compile(r"(-?\d+|AT_FDCWD)(?:<(.*)>(?:\(deleted\))?)?$", re.DOTALL)
+_POINTER = re.compile(r"NULL|0x[0-9a-f]+")
 NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)")
 _ERRNOS = {name: -number for number, name in errno.errorcode.items()}
+
+
+class NoNameError(ValueError):
+    """A call failed that names no file: its path is no text, or relative to no folder."""
 
 
 class Call(NamedTuple):
@@ -59,7 +64,7 @@ class Call(NamedTuple):
     def file_or_folder(self, place: int = 0) -> OpenFile | None:
         """Return the regular file of a descriptor, or its folder."""
         fd, shown = self.fd(place)
-        return None if fd is None else self.machine.resolve(self.space, fd, shown)
+        return None if fd is None or fd < 0 else self.machine.resolve(self.space, fd, shown)
 
     def folder_path(self, folder: OpenFile) -> str:
         """Return what an open folder is called now, where the log tells, or was when opened."""
@@ -81,9 +86,18 @@ class Call(NamedTuple):
         return size
 
     def path(self, place: int, folder_place: int | None = None) -> str:
-        """Return the absolute path that an argument names."""
+        """Return the absolute path that an argument names.
+
+        Raises:
+            NoNameError: none, and the call failed.
+        """
         fd, shown = (None, None) if folder_place is None else self.fd(folder_place)
-        return self.machine.path_of(self.space, fd, shown, unquoted(self.arguments[place]))
+        if self.failed and _POINTER.fullmatch(self.arguments[place]):
+            raise NoNameError(self.arguments[place])
+        path = unquoted(self.arguments[place])
+        if self.failed and fd is not None and fd < 0 and not path.startswith("/"):
+            raise NoNameError(path)
+        return self.machine.path_of(self.space, fd, shown, path)
 
 
 def is_folder(machine: Machine, file: OpenFile) -> bool:

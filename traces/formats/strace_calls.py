@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from iotrace.traces.formats import strace_data as data
 from iotrace.traces.formats import strace_names as names
-from iotrace.traces.formats.strace_call import Call, Found
+from iotrace.traces.formats.rows import fitting
+from iotrace.traces.formats.strace_call import Call, Found, NoNameError
 from iotrace.traces.formats.strace_lines import Line, split_arguments
 from iotrace.traces.formats.strace_state import Machine
+from iotrace.traces.schema import DATA_OPS
 
 # Calls whose requests strace does not show.
 UNSEEN = ("io_uring_setup", "io_uring_enter", "io_submit")
@@ -22,6 +25,8 @@ _OF_NO_FILE = (
     *("epoll_create1", "timerfd_create", "signalfd4", "inotify_init1", "memfd_create"),
     *("pidfd_open", "io_uring_setup", "perf_event_open", "userfaultfd"),
 )
+# What may be done anywhere, up to the end of 64 bits and beyond, without an error.
+_ANY_EXTENT = (*DATA_OPS, "advise")
 # Calls that give descriptors.
 GIVING = frozenset((*_OPENING, *_DUPLICATING, *_OF_NO_FILE))
 
@@ -77,4 +82,7 @@ def handle(machine: Machine, tid: int, line: Line, text: str, was_split: bool) -
     space = machine.space(tid)
     arguments = split_arguments(text)
     call = Call(machine, space, tid, line.name, arguments, line.result, line, was_split)
-    yield from _HANDLERS[line.name](call)
+    with suppress(NoNameError):
+        for op, values in _HANDLERS[line.name](call):
+            moved_nothing = call.failed or (call.result == 0 and op in _ANY_EXTENT)
+            yield op, fitting(op, values) if moved_nothing else values

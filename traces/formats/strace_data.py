@@ -40,6 +40,7 @@ _ADVICE = {
     "MADV_WILLNEED": 3,
     "MADV_DONTNEED": 4,
 }
+_AT_POSITION = ("preadv2", "pwritev2")  # if their offset is -1
 _RWF_APPEND, _RWF_NOAPPEND = 0x10, 0x20
 _WRITE_FLAGS = {"RWF_APPEND": _RWF_APPEND, "RWF_NOAPPEND": _RWF_NOAPPEND}
 _PROTECTIONS = {"PROT_NONE": 0, "PROT_READ": 1, "PROT_WRITE": 2, "PROT_EXEC": 4}
@@ -60,7 +61,7 @@ def data(op: str, vectored: bool, at: int | None) -> Callable[[Call], Found]:
             length = max(call.size(2), moved)
         offset = None if at is None else call.number(at)
         source, at_end = "argument", op == "write" and appends(call, file)
-        if offset is None or offset < 0:
+        if offset is None or (offset == -1 and call.name in _AT_POSITION):
             offset, source = move(call.machine, file, moved, at_end), "tracked"
         elif at_end and moved:  # whatever it asked for
             offset, source = call.machine.names.sizes.get(file.file), "tracked"

@@ -6,6 +6,7 @@ Samples are recorded where the tool could be run, otherwise written from its doc
 from __future__ import annotations
 
 import gzip
+import json
 import os
 from pathlib import Path
 
@@ -211,6 +212,33 @@ def test_what_dftracers_stdio_appends_is_at_no_known_place(
         trace.metadata.completeness.problems()
     )
     assert told is (offset < 0)
+
+
+def dftracer_log(path: Path, *calls: tuple[str, dict[str, int]]) -> Path:
+    """Write a log of calls on one file, with the arguments that they have."""
+    event = {"cat": "POSIX", "ph": "X", "pid": 7, "tid": 7, "dur": 1}
+    lines = [
+        {**event, "name": name, "ts": at, "args": {"fname": "/d/a", **arguments}}
+        for at, (name, arguments) in enumerate(calls)
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_dftracers_calls_that_failed_for_their_arguments_are_kept(tmp_path: Path) -> None:
+    """They may be any 64 bits, and nothing moved."""
+    log = dftracer_log(
+        tmp_path / "a.pfw",
+        ("pread", {"ret": -1, "count": 7, "offset": -5}),
+        ("read", {"ret": -1, "count": 2**64 - 1}),
+        ("ftruncate64", {"ret": -1, "length": 2**64 - 1}),
+        ("pwrite", {"ret": 7, "count": 7, "offset": 3}),
+    )
+    trace = dftracer.read(log)
+    assert trace.strings("op") == ["read", "read", "truncate", "write"]
+    assert trace.ints("result").tolist() == [-5, -5, -5, 7]
+    assert trace.ints("offset").tolist() == [-1, -1, -1, 3]
+    assert trace.ints("length").tolist() == [7, 0, -1, 7]
 
 
 def test_elbencho_operations_are_paired(tmp_path: Path) -> None:

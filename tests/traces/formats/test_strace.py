@@ -22,6 +22,7 @@ from tests.tools.command import iotrace
 
 HERE = Path(__file__).parent
 JOB = HERE / "jobs" / "calls.py"
+ODD_JOB = HERE / "jobs" / "odd_calls.py"
 SAVE = HERE.parents[1] / "integration" / "jobs" / "save.py"
 FAST = ("--seccomp-bpf", "-e", "trace=file,desc,process,mmap,munmap,sync")
 ODD = 'sub/a ü"\\<b>.bin'
@@ -134,6 +135,44 @@ def test_every_form_of_a_log_gives_the_same_requests(form: str, tmp_path: Path) 
     assert (summarize(trace).write_bandwidth is None) == timeless  # no number is better than any
     times_are_known = any("-t" in option for option in options)
     assert times_are_known or trace.metadata.epoch_realtime_ns == 0
+
+
+@pytest.mark.parametrize("form", ["one file", "without -y", "a file per thread"])
+def test_a_call_that_failed_for_its_arguments_is_a_request_without_them(
+    form: str, tmp_path: Path
+) -> None:
+    """They may be any 64 bits, and nothing moved; the rest of the log is read as ever."""
+    work, logs = tmp_path / "work", tmp_path / "logs"
+    work.mkdir()
+    logs.mkdir()
+    options = (*FORMS[form], *FAST, "-o", str(logs / "log"))
+    subprocess.run(["strace", *options, sys.executable, "-S", ODD_JOB, work], check=True)
+    trace = strace.read(logs if "-ff" in options else logs / "log")
+    found = [  # which error it is, is the kernel's matter
+        (op, offset, length, max(result, -1)) for op, _, offset, length, result in rows(trace, work)
+    ]
+    assert found == [
+        ("open", None, None, 0),
+        ("write", 0, 10, 10),
+        ("allocate", None, 10, -1),
+        ("allocate", 1, None, -1),
+        ("truncate", None, None, -1),
+        ("truncate", None, None, -1),
+        ("read", 10, 0, -1),
+        ("read", None, 7, -1),
+        ("write", 2**63 - 1, 0, -1),
+        ("read", 10, 0, -1),
+        ("map", 0, None, -1),
+        ("advise", 0, None, -1),
+        ("advise", None, 4096, 0),
+        ("sync", None, None, -1),
+        ("read", None, 7, -1),
+        ("write", 10, 7, -1),
+        ("write", 10, 6, 6),
+        ("close", None, None, 0),
+    ]
+    assert check_trace(trace, gaps=False) == []
+    assert trace.metadata.completeness.unknown_descriptors == 0
 
 
 def test_the_requests_of_a_renamed_file_are_of_one_file(tmp_path: Path) -> None:
