@@ -6,9 +6,10 @@ import logging
 import re
 import threading
 import urllib.request
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -46,6 +47,53 @@ def s3_environment(endpoint: str) -> dict[str, str]:
         "AWS_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+
+
+@contextmanager
+def refusing_proxy(endpoint: str, refuses: Callable[[str, str], bool]) -> Iterator[str]:
+    """Stand before a server that speaks S3; answer 403 where `refuses(method, path and query)`."""
+
+    hop_by_hop = ("connection", "date", "expect", "server", "transfer-encoding")
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            pieces = []
+            while length := int(self.rfile.readline(), 16):
+                pieces.append(self.rfile.read(length + 2)[:-2])
+            self.rfile.readline()
+            return b"".join(pieces)
+
+        def answer(self) -> None:
+            body = self.body()
+            if refuses(self.command, self.path):
+                status, headers, content = 403, {}, b"<Error><Code>AccessDenied</Code></Error>"
+            else:
+                upstream = HTTPConnection(endpoint.removeprefix("http://"))
+                given = {k: v for k, v in self.headers.items() if k.lower() not in hop_by_hop}
+                upstream.request(self.command, self.path, body, given)
+                reply = upstream.getresponse()
+                status, headers, content = reply.status, dict(reply.headers), reply.read()
+                upstream.close()
+            self.send_response(status)
+            length = headers.pop("Content-Length", str(len(content)))
+            for name, value in headers.items():
+                if name.lower() not in hop_by_hop:
+                    self.send_header(name, value)
+            self.send_header("Content-Length", length)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        do_DELETE = do_GET = do_HEAD = do_POST = do_PUT = answer
+
+        def log_message(self, *_: object) -> None: ...
+
+    with _serving(Handler) as url:
+        yield url
 
 
 @dataclass

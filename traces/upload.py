@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from contextlib import suppress
 from typing import IO
 
+import pyarrow as pa
 from pyarrow import fs
 
 from iotrace.traces.errors import OutputExistsError
@@ -40,7 +41,7 @@ def check_remote_output(uri: str, force: bool) -> None:
 
 
 def upload(content: IO[bytes], uri: str, force: bool) -> None:
-    """Copy `content` to `uri`, which shows it when all of it is there.
+    """Copy `content` to `uri`, which shows it when all of it is there, and what it had until then.
 
     Raises:
         OutputExistsError, StoreError: as `check_remote_output`; the store refused.
@@ -50,15 +51,24 @@ def upload(content: IO[bytes], uri: str, force: bool) -> None:
     size = content.seek(0, os.SEEK_END)
     content.seek(0)
     with told(uri):
+        stream = store.open_output_stream(path)
         try:
-            with store.open_output_stream(path) as stream:
-                while piece := content.read(_PIECE_BYTES):
-                    stream.write(piece)
-            stored = store.get_file_info(path).size
-            if stored != size:
-                raise OSError(f"{stored} bytes of {size} arrived")
+            while piece := content.read(_PIECE_BYTES):
+                stream.write(piece)
+            stream.close()
         except BaseException:
-            # Closing the stream may have published the part that was sent.
-            with suppress(OSError):
-                store.delete_file(path)
+            _abandon(stream)
             raise
+        # Nothing is removed whatever is there: it may be another writer's.
+        stored = store.get_file_info(path).size
+        if stored != size:
+            raise OSError(f"{stored} bytes are there, {size} were sent")
+
+
+def _abandon(stream: pa.NativeFile) -> None:
+    """Let a stream never be closed: that would publish what was sent so far over what is there.
+
+    Arrow closes what it destroys, at the end of the program too, and has no way to abort, so the
+    stream is kept for ever. Its parts stay in the store until that clears unfinished uploads.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
