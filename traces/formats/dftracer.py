@@ -212,7 +212,7 @@ class _Log:
         count = arguments.get("count")
         result = values["result"]
         moved = max(result or 0, 0) * (size if (result or 0) > 0 else 1)
-        length = moved if count is None else max(int(count) * size, moved)
+        length = moved if count is None else int(count) * size
         offset, source = arguments.get("offset"), "argument"
         if type(offset) is not int:
             offset, source = self._positions.get((process, path)), "tracked"

@@ -11,6 +11,7 @@ from iotrace.traces.formats.strace_state import Machine, Mapping, OpenFile
 from iotrace.traces.sync_kind import SyncKind
 
 _IOV_LENGTH = re.compile(r"iov_len=(\d+)")
+_CUT = re.compile(r'(?<!")\.\.\.')  # of vectors, which -s bounds too, and not of a text in them
 _SIZE = re.compile(r"st_size=(\d+)")
 _SYNC_KINDS = {
     "fsync": SyncKind.FSYNC,
@@ -54,11 +55,7 @@ def data(op: str, vectored: bool, at: int | None) -> Callable[[Call], Found]:
         if file is None:
             return
         moved = max(call.result, 0)
-        if vectored:
-            lengths = _IOV_LENGTH.findall(call.arguments[1])
-            length = max(sum(map(int, lengths)), moved)
-        else:
-            length = max(call.size(2), moved)
+        length = _vectors_bytes(call.arguments[1], moved) if vectored else call.size(2)
         offset = None if at is None else call.number(at)
         source, at_end = "argument", op == "write" and appends(call, file)
         if offset is None or (offset == -1 and call.name in _AT_POSITION):
@@ -73,6 +70,13 @@ def data(op: str, vectored: bool, at: int | None) -> Callable[[Call], Found]:
         yield op, data_extent(file, offset, length, result, source)
 
     return handler
+
+
+def _vectors_bytes(text: str, moved: int) -> int:
+    """Return the bytes of vectors as far as they are shown, and at least what was moved of them."""
+    shown = sum(map(int, _IOV_LENGTH.findall(text)))
+    is_whole = text.startswith("[") and not _CUT.search(text)
+    return shown if is_whole else max(shown, moved)
 
 
 def data_extent(
@@ -108,7 +112,7 @@ def copy(call: Call) -> Found:
     is_sendfile = call.name == "sendfile"
     source_place, target_place = (1, 0) if is_sendfile else (0, 2)
     moved = max(call.result, 0)
-    length = max(call.size(3 if is_sendfile else 4), moved)
+    length = call.size(3 if is_sendfile else 4)
     result = call.code if call.failed else call.result
     for op, place, at in (
         ("read", source_place, 2 if is_sendfile else 1),
@@ -127,7 +131,7 @@ def copy(call: Call) -> Found:
         if offset is not None and op == "write":
             call.machine.names.grow(file.file, offset + moved)
         # Who copies a file asks for more than there is.
-        asked = moved if offset is not None and offset + length >= 2**63 else length
+        asked = moved if (offset or 0) + length >= 2**63 else length
         yield op, data_extent(file, offset, asked, result, source)
 
 

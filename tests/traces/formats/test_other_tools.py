@@ -241,6 +241,15 @@ def test_dftracers_calls_that_failed_for_their_arguments_are_kept(tmp_path: Path
     assert trace.ints("length").tolist() == [7, 0, -1, 7]
 
 
+def test_dftracers_calls_move_what_they_asked_for_at_most(tmp_path: Path) -> None:
+    """A line that says more is none; where it does not say what was asked, it is what was moved."""
+    log = dftracer_log(tmp_path / "a.pfw", ("readv", {"ret": 9, "iovcnt": 2}))
+    assert dftracer.read(log).ints("length").tolist() == [9]
+    dftracer_log(log, ("close", {"ret": 0}), ("read", {"ret": 1_000_000, "count": 5}))
+    with pytest.raises(TraceFormatError, match=r"line 2: .*1000000 bytes moved of 5 that were"):
+        dftracer.read(log)
+
+
 def test_elbencho_operations_are_paired(tmp_path: Path) -> None:
     """Beginning and end are two lines; the file is the one the worker opened."""
     trace = imported(OPSLOG, tmp_path)

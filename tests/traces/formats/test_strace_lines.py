@@ -49,6 +49,9 @@ def test_a_remark_is_no_call(text: str) -> None:
         ("close(3) = 0\nclose(x) = 0\nclose(4) = 0\n", 2),
         ('close(3) = 0\nread(3</a>, "", -5) = -7\n', 2),
         ('pread64(3</a>, "", 9, 9223372036854775807) = 9\nclose(4) = 0\n', 1),
+        ('close(4) = 0\nwrite(3</a>, "x", 4096) = 8192\nclose(3) = 0\n', 2),
+        ('writev(3</a>, [{iov_base="x"..., iov_len=9}], 1) = 10\nclose(3) = 0\n', 1),
+        ("copy_file_range(3</a>, NULL, 4</b>, NULL, 9, 0) = 10\nclose(3) = 0\n", 1),
     ],
 )
 def test_a_line_that_is_none_is_named(text: str, line: int, tmp_path: Path) -> None:
@@ -74,3 +77,22 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
     log.write_text('fsync(3</d/a>) = 0\r\nread(3</d/a>, "", 9) = 0\r\n', encoding="utf-8-sig")
     assert strace.looks_like(Source.of(log))
     assert strace.read(log).strings("op") == ["sync", "read"]
+
+
+@pytest.mark.parametrize(
+    ("vectors", "length"),
+    [
+        ('[{iov_base="x"..., iov_len=100}, {iov_base="y", iov_len=1}]', 101),
+        ('[{iov_base="x"..., iov_len=100}, ...]', 101),
+        ("0x7ffd5e3deae0", 101),
+    ],
+    ids=["whole", "-s 1", "-e verbose=none"],
+)
+def test_vectors_that_are_not_shown_are_of_what_was_moved(
+    vectors: str, length: int, tmp_path: Path
+) -> None:
+    """strace leaves out what its options bound; of what it shows whole more cannot be moved."""
+    log = tmp_path / "log"
+    log.write_text(f"writev(3</a>, {vectors}, 2) = 101\nfsync(3</a>) = 0\n")
+    trace = strace.read(log)
+    assert (trace.ints("length")[0], trace.ints("result")[0]) == (length, 101)
