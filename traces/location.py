@@ -88,6 +88,22 @@ def is_local_trace(path: Path) -> bool:
         return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
 
 
+def is_remote_trace(uri: str) -> bool:
+    """Return whether a URI is of a Parquet file, or a folder with some; its name is enough.
+
+    Raises:
+        TraceFormatError: there is nothing to read.
+    """
+    if uri.endswith(SUFFIX):
+        return True
+    location = locate(uri)
+    path = location.paths[0]
+    if path.endswith(SUFFIX):
+        return True
+    with told(uri), location.open(path) as file:
+        return bytes(file.read(len(PARQUET_MAGIC))) == PARQUET_MAGIC
+
+
 def one_line(error: Exception) -> str:
     """Return the first line of the error's message, not too long."""
     if "set_int_max_str_digits" in str(error):  # a setting of the interpreter, not of a user's

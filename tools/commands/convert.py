@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from iotrace.tools.arguments import ForceOption, QuietOption
+from iotrace.tools.arguments import ForceOption, QuietOption, output_path
 from iotrace.tools.next_command import say_next
 from iotrace.tools.output import check_output, save_trace, save_with
 from iotrace.tools.panels.panel import with_panels
@@ -28,7 +28,7 @@ from iotrace.traces.formats.table import (
     importers,
     named,
 )
-from iotrace.traces.location import is_local_trace
+from iotrace.traces.location import is_local_trace, is_remote_trace
 from iotrace.traces.mapped import with_mapped_noted
 from iotrace.traces.scope import FileSelection, absolute_glob
 from iotrace.traces.stores import SUFFIX, as_uri, is_remote, local_path, shown
@@ -46,7 +46,10 @@ def convert(
         typer.Argument(metavar="IN", help="A trace, a checkpoint, or another tool's log."),
     ],
     target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="What to write; its suffix tells the format.")
+        Path,
+        typer.Argument(
+            parser=output_path, metavar="OUT", help="What to write; its suffix tells the format."
+        ),
     ],
     scope: ScopePanel,
     from_format: Annotated[
@@ -129,7 +132,8 @@ def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) 
             )
         return read(source)
     if is_remote(source):
-        raise IotraceError(f"{name} is read from this machine; copy {shown(source)} here first")
+        what = name or "what is no trace"
+        raise IotraceError(f"{what} is read from this machine; copy {shown(source)} here first")
     path = local_path(source)
     looked_at = Source.of(path)
     format = named(name, importers()) if name else guess(looked_at)
@@ -171,4 +175,4 @@ def _describe(trace: Trace, target: Path) -> None:
 
 def _is_trace(source: str) -> bool:
     """Return whether `source` is a trace, or a URI of one."""
-    return is_remote(source) or is_local_trace(local_path(source))
+    return is_remote_trace(source) if is_remote(source) else is_local_trace(local_path(source))
