@@ -16,7 +16,7 @@ from iotrace.traces.bounds import check_rows
 from iotrace.traces.errors import OutputExistsError, TraceFormatError
 from iotrace.traces.metadata import Metadata
 from iotrace.traces.schema import FORMAT_VERSION, INT_COLUMNS, METADATA_KEY
-from iotrace.traces.stores import is_remote, local_path
+from iotrace.traces.stores import as_uri, is_remote, local_path
 from iotrace.traces.trace import Trace
 from iotrace.traces.upload import upload
 
@@ -52,7 +52,7 @@ def write_trace(trace: Trace, path: str | Path, force: bool = False) -> None:
     if is_remote(path):
         with tempfile.TemporaryFile() as whole:
             _write_table(trace.table, trace.metadata, whole)
-            upload(whole, str(path), force)
+            upload(whole, as_uri(path), force)
         return
     target = local_path(path)
     if target.is_dir() or (os.path.lexists(target) and not force):
