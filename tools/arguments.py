@@ -9,17 +9,36 @@ import typer
 
 from iotrace.tools.durations import parse_duration
 from iotrace.tools.sizes import parse_size
+from iotrace.traces.stores import check_uri, local_path, scheme_of
+
+
+def output_path(text: str | Path) -> Path:
+    """Return the path of an output; a URI of another machine goes on as one, see `as_uri`.
+
+    Raises:
+        StoreError: it is a URI, and not complete or of no known kind.
+    """
+    check_uri(str(text))
+    return local_path(text) if scheme_of(text) == "file" else Path(text)
+
+
+def output_text(text: str) -> str:
+    """Return where JSON goes, as `output_path` does."""
+    return str(output_path(text)) if scheme_of(text) else text
+
 
 TraceArgument = Annotated[
     str, typer.Argument(metavar="TRACE", help="A trace or a result: file, folder or URI.")
 ]
 OutputOption = Annotated[
-    Path, typer.Option("-o", "--output", metavar="FILE", help="The trace to write.")
+    Path,
+    typer.Option("-o", "--output", parser=output_path, metavar="FILE", help="The trace to write."),
 ]
 JsonOption = Annotated[
     str | None,
     typer.Option(
         "--json",
+        parser=output_text,
         metavar="FILE",
         help="Write the figures as JSON; - is stdout.",
         show_default="none",

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -31,8 +31,15 @@ CORPUS_PREFIX: Final = "corpus:"
 SUFFIX: Final = ".parquet"
 
 # A URI that went through a Path has one slash left; no file is meant by the known schemes.
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://|(s3|gs|gcs|https?|file):/(?=.)", re.IGNORECASE)
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://|(s3|gs|gcs|https?|file):(?:/|$)", re.IGNORECASE)
 _WEB = ("http", "https")
+_OBJECTS = ("s3", "gs", "gcs")
+# Names of objects may hold `#` and `?`, no bucket's holds `:`, and a secret key may hold `/`.
+_OBJECT = re.compile(
+    r"\w+://(?:(?P<user>[^/:@?]*)(?::(?P<secret>[^@]*))?@)?(?P<bucket>[^/?]*)"
+    r"(?P<key>.*?)(?:\?(?P<settings>[A-Za-z][\w.-]*=.*))?",
+    re.DOTALL,
+)
 _CONNECT_SECONDS, _REQUEST_SECONDS, _TRIES = 5, 30, 3
 _GS_RETRY_SECONDS = 4  # it takes twice that and some seconds
 _S3_SETTINGS = ("region", "endpoint_override", "scheme", "anonymous")
@@ -106,10 +113,32 @@ def local_path(location: str | Path) -> Path:
         return corpus_trace(text.removeprefix(CORPUS_PREFIX))
     if scheme_of(text) != "file":
         return Path(location)
-    path = Path(unquote(urlsplit(as_uri(text)).path))
+    host, _, name = as_uri(text)[len("file://") :].partition("/")
+    if host not in ("", "localhost"):
+        raise StoreError(
+            f"{location} is a file of another host, {host}; write file:///folder/trace.parquet, "
+            "or copy it here first"
+        )
+    path = Path(f"/{unquote(name)}")
     if not path.name:
         raise StoreError(f"{location} names no file; write file:///folder/trace.parquet")
     return path
+
+
+def check_uri(text: str) -> None:
+    """Refuse a URI that is not complete or of no known kind; as typed, for a Path loses slashes.
+
+    Raises:
+        StoreError: the URI names no place.
+    """
+    scheme = scheme_of(text)
+    if scheme == "file":
+        local_path(text)
+    elif scheme and scheme not in (*_OBJECTS, *_WEB):
+        raise _unknown_kind(text)
+    elif scheme and as_uri(text)[len(scheme) + 3 :][:1] in ("", "/", "?", "#"):
+        form = "HOST/FILE" if scheme in _WEB else "BUCKET/KEY"
+        raise StoreError(f"{shown(text)} is not complete; write {scheme}://{form}")
 
 
 def find_store(location: str | Path) -> tuple[fs.FileSystem, str]:
@@ -122,12 +151,14 @@ def find_store(location: str | Path) -> tuple[fs.FileSystem, str]:
     scheme = scheme_of(uri)
     with told(uri):
         if scheme in _WEB:
+            if re.match(r"\w+://[^/?#]*@", uri):
+                raise ValueError("no password is sent to a web server; use a URL that is public")
             return fs.PyFileSystem(HttpFiles()), uri
         if scheme == "s3":
             return _s3(uri)
-        if scheme in ("gs", "gcs"):
+        if scheme in _OBJECTS:
             return _gs(uri)
-    raise StoreError(f"{shown(uri)}: no such kind of place; use s3://, gs://, https:// or file://")
+    raise _unknown_kind(uri)
 
 
 def corpus_names() -> list[str]:
@@ -174,13 +205,14 @@ def shown(location: str | Path) -> str:
 
 def _s3(uri: str) -> tuple[fs.FileSystem, str]:
     parts, settings, path = _parsed(uri, _S3_SETTINGS)
+    user, secret = parts["user"], parts["secret"]
     endpoint = settings.get("endpoint_override") or _first_set(_ENDPOINT_VARIABLES)
     region = settings.get("region") or _first_set(_REGION_VARIABLES)
     if not region:
         region = "us-east-1" if endpoint else fs.resolve_s3_region(path.partition("/")[0])
     keys = {}
-    if parts.username and parts.password:
-        keys = {"access_key": unquote(parts.username), "secret_key": unquote(parts.password)}
+    if user and secret:
+        keys = {"access_key": unquote(user), "secret_key": unquote(secret)}
     found = fs.S3FileSystem(
         region=region,
         **({"endpoint_override": endpoint} if endpoint else {}),
@@ -204,16 +236,23 @@ def _gs(uri: str) -> tuple[fs.FileSystem, str]:
     return found, path
 
 
-def _parsed(uri: str, allowed: tuple[str, ...]) -> tuple[SplitResult, dict[str, str], str]:
-    parts = urlsplit(uri)
-    settings = dict(parse_qsl(parts.query))
+def _parsed(uri: str, allowed: tuple[str, ...]) -> tuple[re.Match[str], dict[str, str], str]:
+    parts = _OBJECT.fullmatch(uri)
+    assert parts is not None  # it matches whatever has a scheme
+    settings = dict(parse_qsl(parts["settings"] or ""))
     unknown = settings.keys() - set(allowed)
     if unknown:
-        raise ValueError(f"unknown setting {sorted(unknown)[0]!r}; there are {', '.join(allowed)}")
-    bucket = parts.netloc.rpartition("@")[2]
-    if not bucket:
-        raise ValueError(f"it names no bucket; write {parts.scheme}://BUCKET/KEY")
-    return parts, settings, f"{bucket}{unquote(parts.path)}".rstrip("/")
+        raise ValueError(
+            f"unknown setting {sorted(unknown)[0]!r}; there are {', '.join(allowed)}, "
+            "and a ? of a name is written %3F"
+        )
+    if not parts["bucket"]:
+        raise ValueError(f"it names no bucket; write {scheme_of(uri)}://BUCKET/KEY")
+    return parts, settings, f"{parts['bucket']}{unquote(parts['key'])}".rstrip("/")
+
+
+def _unknown_kind(uri: str) -> StoreError:
+    return StoreError(f"{shown(uri)}: no such kind of place; use s3://, gs://, https:// or file://")
 
 
 def _first_set(variables: tuple[str, ...]) -> str:

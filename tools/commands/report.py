@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from iotrace.tools.arguments import ForceOption, root_option
+from iotrace.tools.arguments import ForceOption, output_path, root_option
 from iotrace.tools.figures.pdf import as_pdf
 from iotrace.tools.output import check_output, save_bytes, save_text
 from iotrace.tools.reading import read
@@ -32,12 +32,18 @@ def report(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")
+        Path,
+        typer.Option(
+            "-o", "--output", parser=output_path, metavar="FILE", help="The page to write."
+        ),
     ] = Path("report.html"),
     figures: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Write each figure as SVG into DIR too.", show_default="none"
+            parser=output_path,
+            metavar="DIR",
+            help="Write each figure as SVG into DIR too.",
+            show_default="none",
         ),
     ] = None,
     pdf: Annotated[

@@ -10,7 +10,13 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from iotrace.tools.arguments import ForceOption, JsonOption, QuietOption, TraceArgument
+from iotrace.tools.arguments import (
+    ForceOption,
+    JsonOption,
+    QuietOption,
+    TraceArgument,
+    output_path,
+)
 from iotrace.tools.next_command import say_next
 from iotrace.tools.output import (
     STDOUT,
@@ -82,7 +88,11 @@ def share(
     output: Annotated[
         Path,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="The trace to write; its card goes beside it."
+            "-o",
+            "--output",
+            parser=output_path,
+            metavar="FILE",
+            help="The trace to write; its card goes beside it.",
         ),
     ] = Path("public.parquet"),
     key_file: Annotated[

@@ -29,6 +29,7 @@ from iotrace.tools.arguments import (
     JsonOption,
     TraceArgument,
     duration_option,
+    output_path,
     root_option,
 )
 from iotrace.tools.durations import format_duration
@@ -71,6 +72,7 @@ def sweep(
         typer.Option(
             "-o",
             "--output",
+            parser=output_path,
             metavar="FILE",
             help="Write every run as JSON, as it ends (`iotrace report FILE` draws it).",
             show_default="none",

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from typer import Option
 
-from iotrace.tools.arguments import ForceOption, JsonOption
+from iotrace.tools.arguments import ForceOption, JsonOption, output_path
 from iotrace.tools.output import check_json, check_output, is_stream
 from iotrace.traces.errors import PlanError
 
@@ -24,6 +24,7 @@ class OutputPanel:
         Option(
             "-o",
             "--output",
+            parser=output_path,
             metavar="FILE",
             help="Write the result as a trace (`iotrace show FILE` reads it).",
             show_default="none",
