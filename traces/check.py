@@ -26,7 +26,14 @@ _PLACED_OPS = (*DATA_OPS, "allocate", "truncate", "sync")
 _INT64_MAX = np.iinfo(np.int64).max
 
 
-def check_trace(trace: Trace, gaps: bool = True) -> list[str]:
+Place = Callable[[Trace, int], str]
+
+
+def _row(trace: Trace, row: int) -> str:
+    return f"row {row}"
+
+
+def check_trace(trace: Trace, gaps: bool = True, place: Place = _row) -> list[str]:
     """Return the problems of `trace`, one sentence each; empty when there are none.
 
     Needs all columns. A problem of rows tells how many there are, and the first.
@@ -35,8 +42,9 @@ def check_trace(trace: Trace, gaps: bool = True) -> list[str]:
         trace: what to check.
         gaps: whether what a row lacks counts, as well as what contradicts itself: logs of other
             tools do not tell every offset, and most of what is done with a trace needs not all.
+        place: says where the first row of a problem is, which stands at a place in the trace.
     """
-    rows = [*_found(trace, _ROW_CHECKS), *(find_gaps(trace) if gaps else ())]
+    rows = [*_found(trace, _ROW_CHECKS, place), *(find_gaps(trace) if gaps else ())]
     return [*_unknown_words(trace), *rows, *_too_much(trace), *_bad_indices(trace.metadata)]
 
 
@@ -48,10 +56,13 @@ def find_gaps(trace: Trace) -> list[str]:
     return [*_found(trace, _GAPS)]
 
 
-def _found(trace: Trace, checks: Mapping[str, Callable[[Trace], Mask]]) -> Iterator[str]:
+def _found(
+    trace: Trace, checks: Mapping[str, Callable[[Trace], Mask]], place: Place = _row
+) -> Iterator[str]:
     for what, check in checks.items():
         if (mask := check(trace)).any():
-            yield f"{plural(int(mask.sum()), 'row')} (first: row {int(mask.argmax())}): {what}"
+            first = place(trace, int(mask.argmax()))
+            yield f"{plural(int(mask.sum()), 'row')} (first: {first}): {what}"
 
 
 def contradiction(problems: Sequence[str]) -> str:

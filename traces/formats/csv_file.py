@@ -6,8 +6,9 @@ null, a quoted empty one an empty text. A shape is written `2x3`, and `scalar` w
 
 from __future__ import annotations
 
+import csv as python_csv
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from iotrace.traces.bounds import check_dimensions
 from iotrace.traces.check import find_gaps
-from iotrace.traces.columns import Column, Ints, Shapes, Strings
+from iotrace.traces.columns import Column, IntArray, Ints, Shapes, Strings
 from iotrace.traces.environment import available_memory_bytes
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats.lines import GZIP_MAGIC, Lines
@@ -37,7 +39,17 @@ _GROWTH = 8  # of a file of digits in memory, at most, with all that is made of 
 _UNKNOWN = "made of CSV: what was missing from its source is not known"
 _ROWS_AT_A_TIME = 1 << 12
 _MOST_PROCESSES = 1 << 20
-_ROW = re.compile(r"Row #(\d+)")
+_ROW = re.compile(r"Row #(\d+): ")  # from 1, the names included, blank lines not
+_NAMES_ROWS = 1
+_INT64 = range(-(2**63), 2**63)
+
+
+class _RowError(ValueError):
+    """A row, counted from 0 in the order of the file, is wrong."""
+
+    def __init__(self, row: int, what: str) -> None:
+        super().__init__(what)
+        self.row = row
 
 
 def looks_like(source: Source) -> bool:
@@ -71,15 +83,10 @@ def read(path: Path) -> Trace:
     if path.stat().st_size * _GROWTH > available_memory_bytes() // 2:
         raise TraceFormatError(f"{path} does not fit into memory; split it")
     try:
-        table = csv.read_csv(
-            path,
-            read_options=csv.ReadOptions(use_threads=False),  # else errors do not tell the row
-            parse_options=csv.ParseOptions(newlines_in_values=True),
-            convert_options=_conversions(names),
-        )
-        trace = _trace(table)
+        trace = _trace(_table(path, _conversions(names)))
     except (pa.ArrowException, ValueError, TypeError, OverflowError, OSError) as error:
-        raise TraceFormatError(f"{path}{_place(error)}: {one_line(error)}; correct it") from error
+        what = _ROW.sub("", one_line(error))
+        raise TraceFormatError(f"{path}{_at(path, error)}: {what}; correct it") from error
     completeness = noted(_UNKNOWN, *find_gaps(trace))
     return trace.with_metadata(replace(trace.metadata, completeness=completeness))
 
@@ -97,9 +104,50 @@ def _conversions(names: Sequence[str]) -> csv.ConvertOptions:
     )
 
 
-def _place(error: Exception) -> str:
+def _table(path: Path, conversions: csv.ConvertOptions) -> pa.Table:
+    return csv.read_csv(
+        path,
+        read_options=csv.ReadOptions(use_threads=False),  # else errors do not tell the row
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        convert_options=conversions,
+    )
+
+
+def place(path: Path) -> Callable[[Trace, int], str]:
+    """Return what tells the line of a row of the trace, which is sorted, that a file was read as.
+
+    Raises:
+        OSError: the file is gone.
+    """
+
+    def line_of(trace: Trace, row: int) -> str:
+        start_ns = _table(path, csv.ConvertOptions(include_columns=["start_ns"])).column(0)
+        return _line(path, int(np.argsort(start_ns.to_numpy(), kind="stable")[row]))
+
+    return line_of
+
+
+def _line(path: Path, row: int) -> str:
+    """Return the line that a row begins on; a text in quotes may have several."""
+    last = 0
+    with path.open(encoding="latin-1", newline="") as file:
+        reader = python_csv.reader(file)
+        try:
+            for fields in reader:
+                if fields and row < 0:
+                    return f"line {last + 1}"
+                row -= bool(fields)
+                last = reader.line_num
+        except python_csv.Error:  # a text that is too long
+            pass
+    return f"a line behind {last}"
+
+
+def _at(path: Path, error: Exception) -> str:
     found = _ROW.search(str(error))
-    return f", row {found[1]}" if found else ""
+    if isinstance(error, _RowError):
+        return f", {_line(path, error.row)}"
+    return f", {_line(path, int(found[1]) - 1 - _NAMES_ROWS)}" if found else ""
 
 
 def _trace(table: pa.Table) -> Trace:
@@ -107,18 +155,18 @@ def _trace(table: pa.Table) -> Trace:
     columns: dict[str, Column] = {"layer": Strings.constant("request", rows)}
     for name in table.column_names:
         column = table.column(name)
+        if column.null_count and not SCHEMA.field(name).nullable:
+            row = int(np.argmin(column.is_valid().to_numpy()))
+            raise _RowError(row, f"the column {name!r} has an empty field")
         if name == "shape":
-            columns[name] = Shapes.of([_shape(text) for text in column.to_pylist()])
+            texts = enumerate(column.to_pylist())
+            columns[name] = Shapes.of([_shape(row, text) for row, text in texts])
         elif name in TEXT_COLUMNS:
-            codes, texts = Trace(pa.table({name: column}), Metadata()).codes(name)
-            columns[name] = Strings(codes, texts)
+            columns[name] = Strings(*Trace(pa.table({name: column}), Metadata()).codes(name))
         else:
             values = column.fill_null(0).to_numpy()
             columns[name] = Ints(values, np.asarray(column.is_valid().to_numpy()))
-    _check_required(columns)
-    used = int(Trace.from_columns(columns, Metadata()).ints("process").max(initial=-1)) + 1
-    if not 0 <= used <= _MOST_PROCESSES:
-        raise ValueError(f"the process {used - 1} is not numbered from 0")
+    used = _processes(table)
     metadata = Metadata(
         tool_version=tool_version(),
         processes=tuple(Process(0) for _ in range(used)),
@@ -126,17 +174,32 @@ def _trace(table: pa.Table) -> Trace:
     return Trace.from_columns(columns, metadata)
 
 
-def _check_required(columns: dict[str, Column]) -> None:
-    for name in ("layer", "op"):
-        column = columns[name]
-        if isinstance(column, Strings) and (column.codes < 0).any():
-            raise ValueError(f"the column {name!r} has an empty field")
+def _processes(table: pa.Table) -> int:
+    """Return how many processes the rows are of."""
+    if "process" not in table.column_names:
+        return int(table.num_rows > 0)
+    numbers: IntArray = table.column("process").to_numpy()
+    outside = (numbers < 0) | (numbers >= _MOST_PROCESSES)
+    if outside.any():
+        row = int(outside.argmax())
+        raise _RowError(row, f"the process {numbers[row]} is not numbered from 0")
+    return int(numbers.max(initial=-1)) + 1
 
 
-def _shape(text: str | None) -> tuple[int, ...] | None:
+def _shape(row: int, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
-    return () if text == _SCALAR else tuple(int(size) for size in text.split("x"))
+    try:
+        shape = () if text == _SCALAR else tuple(int(size) for size in text.split("x"))
+    except ValueError as error:
+        raise _RowError(row, f"the shape {text[:40]!r} is none, as 2x3 or {_SCALAR}") from error
+    if any(size not in _INT64 for size in shape):
+        raise _RowError(row, f"the shape {text[:40]!r} does not fit 64 bits")
+    try:
+        check_dimensions(len(shape))
+    except ValueError as error:
+        raise _RowError(row, str(error)) from error
+    return shape
 
 
 def write(trace: Trace, target: Path) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotrace.traces.check import check_trace, contradiction
+from iotrace.traces.check import Place, check_trace, contradiction
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import (
     blktrace,
@@ -29,6 +29,8 @@ from iotrace.traces.metadata import HistoryEntry
 from iotrace.traces.trace import Trace
 from iotrace.traces.version import tool_version
 
+_MOST_LETTERS = 200  # of a path in a message
+
 
 @dataclass(frozen=True)
 class Format:
@@ -42,6 +44,7 @@ class Format:
         read: returns the trace; None: no import.
         write: writes a trace to a path and returns what it could not say; None: no export.
         makes_more: whether it writes other files beside, and names them in the first.
+        place: says where in a file that was read a row of its trace is; None: as a request is told.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Format:
     read: Callable[[Path], Trace] | None = None
     write: Callable[[Trace, Path], Sequence[str]] | None = None
     makes_more: bool = False
+    place: Callable[[Path], Place] | None = None
 
 
 # In the order of guessing: the strictest first.
@@ -79,6 +83,7 @@ FORMATS: tuple[Format, ...] = (
         csv_file.looks_like,
         csv_file.read,
         csv_file.write,
+        place=csv_file.place,
     ),
     Format(
         perfetto.NAME,
@@ -180,7 +185,7 @@ def import_trace(path: Path, format: Format) -> Trace:
     """
     assert format.read is not None
     trace = format.read(path)
-    if problems := check_trace(trace, gaps=False):
+    if problems := check_trace(trace, False, format.place(path) if format.place else _request):
         raise TraceFormatError(f"{path} is no trace: {problems[0]}; correct it")
     entry = HistoryEntry(
         "import",
@@ -189,6 +194,14 @@ def import_trace(path: Path, format: Format) -> Trace:
         tool_version=tool_version(),
     )
     return trace.with_metadata(trace.metadata.with_history(entry))
+
+
+def _request(trace: Trace, row: int) -> str:
+    """Tell a row by what it does: a log may have none or several lines for it."""
+    path = trace.text_at("path", row)
+    ns = trace.metadata.epoch_realtime_ns + int(trace.ints("start_ns")[row])
+    of = f" of {path[:_MOST_LETTERS]}" if path else ""
+    return f"the {trace.text_at('op', row)}{of} at {ns // 10**9}.{ns % 10**9:09} s"
 
 
 def export_trace(trace: Trace, format: Format, target: Path) -> Sequence[str]:

@@ -92,8 +92,16 @@ EIB = 1 << 60
 @pytest.mark.parametrize(
     ("name", "text", "what"),
     [
-        ("recorder", f"0.1 0.2 write 0 0 ( /a %p {2**63 - 1} )\n", "no file holds"),
-        ("csv", f"{CSV}write,/a,0,,{8 * EIB - 1},{8 * EIB - 1},0,1\n", "no file holds"),
+        (
+            "recorder",
+            f"0.1 0.2 write 0 0 ( /a %p {2**63 - 1} )\n",
+            r"\(first: the write of /a at 0\.0+ s\): ",
+        ),
+        (
+            "csv",
+            f"{CSV}write,/a,0,,{8 * EIB - 1},{8 * EIB - 1},0,1\n",
+            r"\(first: line 2\): .* no file holds",
+        ),
         ("csv", CSV + "".join(f"write,/{n},0,0,{EIB},{EIB},0,1\n" for n in range(3)), "2 EiB"),
     ],
 )

@@ -120,13 +120,16 @@ def test_a_byte_order_mark_before_the_names_is_none_of_them(first: str, tmp_path
         ("op,path\nwrite,/a\n", "line 1: the table lacks the column 'start_ns'"),
         ("op,start_ns,color\nwrite,1,red\n", "line 1: the table has a column 'color'"),
         ("op,start_ns,op\nwrite,1,read\n", "line 1: the table has a column twice"),
-        ("op,start_ns\nwrite,1\nwrite,soon\n", "row 3: "),
-        ("op,start_ns\nwrite,1\nwrite\n", "row 3: "),
-        ("op,start_ns\nwrite,\n", "start_ns"),
-        ("op,start_ns\n,1\n", "'op' has an empty field"),
-        ("op,start_ns,shape\nwrite,1,2xtall\n", "tall"),
+        ("op,start_ns\nwrite,1\nwrite,soon\n", "t.csv, line 3: In CSV column #1: CSV"),
+        ("op,start_ns\nwrite,1\nwrite\n", "t.csv, line 3: CSV parse error: Expected"),
+        ("op,start_ns\nwrite,\n", "line 2: the column 'start_ns' has an empty field"),
+        ("op,start_ns\nopen,1\n,1\n", "line 3: the column 'op' has an empty field"),
+        ("op,start_ns,shape\nwrite,1,2\nwrite,1,2x\n", "line 3: the shape '2x' is none"),
+        ("op,start_ns,shape\nwrite,1,2xtall\n", "line 2: the shape '2xtall' is none"),
+        (f"op,start_ns,shape\nwrite,1,{2**63}\n", "line 2: the shape '9223372036854775808' does"),
+        (f"op,start_ns,shape\nwrite,1,{'x'.join('1' * 65)}\n", "line 2: a shape of 65 dim"),
         ("op,start_ns\nfrobnicate,1\n", "unknown op"),
-        ("op,start_ns,process\nopen,1,2000000000\n", "process 2000000000"),
+        ("op,start_ns,process\nopen,1,2000000000\n", "line 2: the process 2000000000"),
         ("op,start_ns,path\nopen,1,here\n", "not absolute"),
         ("", "is empty"),
     ],
@@ -139,6 +142,23 @@ def test_anything_else_is_one_error(text: str, told: str, tmp_path: Path) -> Non
         import_trace(path, named("csv", importers()))
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_row_that_contradicts_is_told_by_its_line(mark: str, tmp_path: Path) -> None:
+    """Rows are sorted by time, blank lines are none, and a name may have several lines."""
+    path = tmp_path / "t.csv"
+    path.write_text(
+        f"{mark}op,start_ns,path,file,offset,length,result\n"
+        '\nread,950,"/a\n""b"" \n",0,0,10,10\n'
+        "write,900,/a,0,0,10,20\n"
+        "write,600,/a,0,0,10,10\n"
+    )
+    with pytest.raises(TraceFormatError, match=r"\(first: line 6\): moved more bytes than asked"):
+        import_trace(path, named("csv", importers()))
+    path.write_text(path.read_text().replace(",10,20", ",10,twenty"))
+    with pytest.raises(TraceFormatError, match=r"t\.csv, line 6: .* invalid value 'twenty'"):
+        import_trace(path, named("csv", importers()))
 
 
 def test_pythons_own_csv_module_reads_it(tmp_path: Path) -> None:
