@@ -59,7 +59,8 @@ def looks_like(source: Source) -> bool:
 
 
 def _names(line: str) -> list[str]:
-    return [name.strip().strip('"') for name in line.split(",")]
+    """Return the names of the columns; what is around them, pyarrow takes for a part of them."""
+    return [name.strip('"') for name in line.rstrip("\r\n").split(",")]
 
 
 def read(path: Path) -> Trace:

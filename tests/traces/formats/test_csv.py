@@ -119,6 +119,8 @@ def test_a_byte_order_mark_before_the_names_is_none_of_them(first: str, tmp_path
     [
         ("op,path\nwrite,/a\n", "line 1: the table lacks the column 'start_ns'"),
         ("op,start_ns,color\nwrite,1,red\n", "line 1: the table has a column 'color'"),
+        ("op, start_ns\nwrite,1\n", "line 1: the table has a column ' start_ns'"),
+        ("\x1eop,start_ns\nwrite,1\n", r"line 1: the table has a column '\x1eop'"),
         ("op,start_ns,op\nwrite,1,read\n", "line 1: the table has a column twice"),
         ("op,start_ns\nwrite,1\nwrite,soon\n", "t.csv, line 3: In CSV column #1: CSV"),
         ("op,start_ns\nwrite,1\nwrite\n", "t.csv, line 3: CSV parse error: Expected"),
