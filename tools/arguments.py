@@ -9,7 +9,7 @@ import typer
 
 from iotrace.tools.durations import parse_duration
 from iotrace.tools.sizes import parse_size
-from iotrace.traces.stores import check_uri, local_path, scheme_of
+from iotrace.traces.stores import Place, check_uri, local_path, scheme_of
 
 
 def output_path(text: str | Path) -> Path:
@@ -28,7 +28,8 @@ def output_text(text: str) -> str:
 
 
 TraceArgument = Annotated[
-    str, typer.Argument(metavar="TRACE", help="A trace or a result: file, folder or URI.")
+    str,
+    typer.Argument(parser=Place, metavar="TRACE", help="A trace or a result: file, folder or URI."),
 ]
 OutputOption = Annotated[
     Path,

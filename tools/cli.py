@@ -34,6 +34,7 @@ from iotrace.tools.commands.why import why
 from iotrace.tools.say import PROGRAM, say
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.remedies import with_remedy
+from iotrace.traces.stores import without_secrets
 from iotrace.traces.version import tool_version
 
 # In the order of the help.
@@ -169,7 +170,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 def _fail(message: str, status: int) -> int:
     if message:
-        line = " ".join(message.split())
+        line = without_secrets(" ".join(message.split()))
         say(f"error: {line}")
     return status
 

@@ -10,7 +10,7 @@ from iotrace.tools.say import say
 from iotrace.traces.file_summaries import FileSummaries
 from iotrace.traces.merged_clocks import clocks_told
 from iotrace.traces.removals import removed_paths
-from iotrace.traces.stores import as_uri
+from iotrace.traces.stores import shown
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
@@ -56,7 +56,7 @@ def describe_trace(trace: Trace, output: Path, if_empty: str = WIDER) -> None:
     if told := clocks_told(trace.metadata):
         say(f"times are {told}")
     say(f"{seen}; {_completeness(summary.problems)}")
-    say_next("show", as_uri(output))
+    say_next("show", shown(output))
 
 
 def _files(files: FileSummaries, trace: Trace) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from iotrace.traces.errors import IotraceError, OutputExistsError
 from iotrace.traces.remedies import with_remedy
-from iotrace.traces.stores import as_uri, is_remote, is_writable, local_path
+from iotrace.traces.stores import as_uri, is_remote, is_writable, local_path, shown
 from iotrace.traces.trace import Trace
 from iotrace.traces.upload import check_remote_output, upload
 from iotrace.traces.writer import write_trace
@@ -70,7 +70,7 @@ def save_trace(trace: Trace, path: Path, *, force: bool) -> None:
     try:
         write_trace(trace, path, force=force)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {with_remedy(error)}") from error
+        raise OutputError(f"cannot write {shown(path)}: {with_remedy(error)}") from error
 
 
 def check_json(destination: str | None, *, force: bool) -> None:
@@ -117,7 +117,7 @@ def save_with(write: Callable[[Path], Written], path: Path, *, force: bool) -> W
                 upload(file, as_uri(path), force)
             return written
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {with_remedy(error)}") from error
+        raise OutputError(f"cannot write {shown(path)}: {with_remedy(error)}") from error
 
 
 def save_text(text: str, path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from iotrace.tools.progress import waiting
 from iotrace.traces.reader import read_trace
-from iotrace.traces.stores import as_uri, shown
+from iotrace.traces.stores import shown
 from iotrace.traces.trace import Trace
 
 
@@ -17,5 +17,5 @@ def read(location: str | Path, columns: Sequence[str] | None = None) -> Trace:
     Raises:
         TraceFormatError: as `read_trace`.
     """
-    with waiting(f"reading {shown(as_uri(location))}"):
+    with waiting(f"reading {shown(location)}"):
         return read_trace(location, columns)

@@ -15,6 +15,7 @@ from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.ranges import RangeFile
 from iotrace.traces.stores import (
     SUFFIX,
+    Place,
     StoreError,
     find_store,
     is_remote,
@@ -71,7 +72,7 @@ def locate(location: str | Path | Location) -> Location:
     if isinstance(location, Location):
         return location
     if is_remote(location):
-        return _remote(str(location))
+        return _remote(location.whole if isinstance(location, Place) else str(location))
     try:
         return _local(local_path(location), location)
     except OSError as error:
@@ -131,11 +132,11 @@ def _remote(uri: str) -> Location:
         if info.type == fs.FileType.Directory:
             infos = file_system.get_file_info(fs.FileSelector(path))
             found = {i.base_name: i.path for i in infos if i.type == fs.FileType.File}
-            paths = tuple(found[name] for name in _traces(found, uri))
-            return Location(file_system, paths, uri)
+            paths = tuple(found[name] for name in _traces(found, shown(uri)))
+            return Location(file_system, paths, shown(uri))
     if info.type == fs.FileType.NotFound:
         raise _missing(uri)
-    return Location(file_system, (path,), uri)
+    return Location(file_system, (path,), shown(uri))
 
 
 def _traces(names: Iterable[str], folder: str | Path) -> list[str]:

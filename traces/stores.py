@@ -144,6 +144,8 @@ def check_uri(text: str) -> None:
 def find_store(location: str | Path) -> tuple[fs.FileSystem, str]:
     """Return the file system of a remote location, and the path in it. Nothing is asked yet.
 
+    The path has no secrets; the file system knows those of the location.
+
     Raises:
         StoreError: the location is not understood.
     """
@@ -153,7 +155,8 @@ def find_store(location: str | Path) -> tuple[fs.FileSystem, str]:
         if scheme in _WEB:
             if re.match(r"\w+://[^/?#]*@", uri):
                 raise ValueError("no password is sent to a web server; use a URL that is public")
-            return fs.PyFileSystem(HttpFiles()), uri
+            path, mark, query = uri.partition("#")[0].partition("?")
+            return fs.PyFileSystem(HttpFiles(mark + query)), path
         if scheme == "s3":
             return _s3(uri)
         if scheme in _OBJECTS:
@@ -198,9 +201,48 @@ def told(location: str | Path) -> Iterator[None]:
         raise StoreError(f"cannot reach {shown(location)}: {line}") from error
 
 
+class Place(str):
+    """A location as `shown`, to be written anywhere; `whole` is for the store that it names.
+
+    What becomes of it on the way, such as a Path, has lost the secrets.
+    """
+
+    whole: str
+
+    def __new__(cls, location: str) -> Place:
+        """Keep the secrets of a location apart."""
+        place = super().__new__(cls, shown(location))
+        place.whole = location
+        return place
+
+
 def shown(location: str | Path) -> str:
-    """Return `location` for a message, without a secret key."""
-    return re.sub(r"//[^/@]*@", "//", str(location))
+    """Return a location for whoever may read it: without keys, passwords and signatures.
+
+    Of a URL the query goes, which may hold any of them; of an object the settings stay.
+
+    >>> shown("s3://key:secret@bucket/t.parquet?region=eu-north-1")
+    's3://bucket/t.parquet?region=eu-north-1'
+    >>> shown("https://user:password@host/t.parquet?X-Amz-Signature=0123")
+    'https://host/t.parquet'
+    """
+    uri = as_uri(location)
+    scheme = scheme_of(uri)
+    if scheme in ("", "file"):
+        return uri
+    if scheme not in _OBJECTS:
+        bare = re.match(r"[^?#]*", uri)[0]  # type: ignore[index]  # it matches anything
+        return re.sub(r"//(?:[^/@]*|[^/:@]*:(?!\d+(?:/|$))[^@]*)@", "//", bare)
+    parts = _OBJECT.fullmatch(uri)
+    assert parts is not None
+    names = {name for name, _ in parse_qsl(parts["settings"] or "", keep_blank_values=True)}
+    settings = f"?{parts['settings']}" if names and names <= {*_S3_SETTINGS, *_GS_SETTINGS} else ""
+    return f"{scheme}://{parts['bucket']}{parts['key']}{settings}"
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with each URI in it as it may be shown."""
+    return re.sub(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s`'\"]+", lambda uri: shown(uri[0]), text)
 
 
 def _s3(uri: str) -> tuple[fs.FileSystem, str]:

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from html import unescape
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException, HTTPMessage, InvalidURL
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -32,10 +32,13 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 class HttpFiles(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
     """What Arrow asks of a file system, for reading single files by their URL.
 
+    Its paths are URLs without their query, which may be a signature, and is sent with each.
     What a server sent when it was asked what a URL is, is not asked again to open or list it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, query: str = "") -> None:
+        """Send `query`, empty or with its question mark, behind each URL."""
+        self._query = query
         self._asked: dict[str, _Url] = {}
 
     def get_type_name(self) -> str:
@@ -64,11 +67,11 @@ class HttpFiles(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no t
         return self.open_input_file(path)
 
     def _url(self, url: str) -> _Url:
-        return self._asked.pop(url, None) or _Url(url)
+        return self._asked.pop(url, None) or _Url(url + self._query)
 
     def _info(self, url: str) -> fs.FileInfo:
         try:
-            found = self._asked[url] = _Url(url)
+            found = self._asked[url] = _Url(url + self._query)
         except FileNotFoundError:
             return fs.FileInfo(url, fs.FileType.NotFound)
         if found.is_page:
@@ -188,6 +191,8 @@ def _total(headers: HTTPMessage) -> int:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, InvalidURL):  # its message holds the query
+        return "it is no URL; write what is special in it as %20 and the like"
     cause = getattr(error, "reason", None) or error
     if isinstance(cause, TimeoutError):
         return "the server does not answer; try later"

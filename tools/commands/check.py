@@ -26,7 +26,7 @@ from iotrace.traces.sharing.leftovers import (
     kept_names,
     kept_numbers,
 )
-from iotrace.traces.stores import is_remote, local_path
+from iotrace.traces.stores import Place, is_remote, local_path
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
 
@@ -37,7 +37,9 @@ def check(
     trace: TraceArgument,
     other: Annotated[
         str | None,
-        typer.Argument(metavar="OTHER", help="With --digest: a copy to compare with."),
+        typer.Argument(
+            parser=Place, metavar="OTHER", help="With --digest: a copy to compare with."
+        ),
     ] = None,
     digest: Annotated[
         bool,
@@ -49,6 +51,7 @@ def check(
     original: Annotated[
         str | None,
         typer.Option(
+            parser=Place,
             metavar="TRACE",
             help="What it was made of: search every byte for its strings.",
             show_default="none: look for forms and patterns alone",

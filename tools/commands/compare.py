@@ -11,13 +11,14 @@ from iotrace.tools.contrast import contrast, print_contrast, to_json
 from iotrace.tools.output import STDOUT, check_json, write_json
 from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal
+from iotrace.traces.stores import Place
 
 _HELP = "A trace or a result: file, folder or URI."
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help=_HELP)],
-    b: Annotated[str, typer.Argument(metavar="B", help=_HELP)],
+    a: Annotated[str, typer.Argument(parser=Place, metavar="A", help=_HELP)],
+    b: Annotated[str, typer.Argument(parser=Place, metavar="B", help=_HELP)],
     structure: Annotated[
         bool,
         typer.Option(

@@ -31,7 +31,7 @@ from iotrace.traces.formats.table import (
 from iotrace.traces.location import is_local_trace, is_remote_trace
 from iotrace.traces.mapped import with_mapped_noted
 from iotrace.traces.scope import FileSelection, absolute_glob
-from iotrace.traces.stores import SUFFIX, as_uri, is_remote, local_path, shown
+from iotrace.traces.stores import SUFFIX, Place, is_remote, local_path, shown
 from iotrace.traces.summary import summarize
 from iotrace.traces.trace import Trace
 from iotrace.traces.words import plural
@@ -43,7 +43,9 @@ _TRACE = "trace"
 def convert(
     source: Annotated[
         str,
-        typer.Argument(metavar="IN", help="A trace, a checkpoint, or another tool's log."),
+        typer.Argument(
+            parser=Place, metavar="IN", help="A trace, a checkpoint, or another tool's log."
+        ),
     ],
     target: Annotated[
         Path,
@@ -118,7 +120,8 @@ def _export_format(target: Path, name: str | None) -> Format | None:
     if found is None:
         names = ", ".join(format.name for format in exporters())
         raise IotraceError(
-            f"{target} does not tell a format; end it in {SUFFIX} for a trace, or add --to: {names}"
+            f"{shown(target)} does not tell a format; end it in {SUFFIX} for a trace, "
+            f"or add --to: {names}"
         )
     return found
 
@@ -170,7 +173,7 @@ def _describe(trace: Trace, target: Path) -> None:
     found = [plural(summary.requests, "request")] if summary.requests else []
     found += [plural(summary.tensors, "tensor row")] if summary.tensors else []
     say(f"{', '.join(found) or 'nothing'} on {plural(len(summary.files), 'file')}")
-    say_next("show", as_uri(target))
+    say_next("show", shown(target))
 
 
 def _is_trace(source: str) -> bool:

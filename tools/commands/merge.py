@@ -16,13 +16,15 @@ from iotrace.traces.merge import merge_traces
 from iotrace.traces.metadata import HistoryEntry
 from iotrace.traces.repeats import find_repeat
 from iotrace.traces.sharing.card import with_card_of_whole
+from iotrace.traces.stores import Place
 from iotrace.traces.version import tool_version
 from iotrace.traces.words import plural
 
 
 def merge(
     traces: Annotated[
-        list[str], typer.Argument(metavar="TRACE", help="Traces: files, folders or URIs.")
+        list[str],
+        typer.Argument(parser=Place, metavar="TRACE", help="Traces: files, folders or URIs."),
     ],
     output: OutputOption = Path("trace.parquet"),
     force: ForceOption = False,

@@ -35,7 +35,7 @@ from iotrace.traces.columns import Mask
 from iotrace.traces.errors import PlanError
 from iotrace.traces.reader import read_trace
 from iotrace.traces.requests import Requests
-from iotrace.traces.stores import as_uri
+from iotrace.traces.stores import shown, without_secrets
 from iotrace.traces.trace import Trace
 
 # What the next run is not to be given: its files are kept already, and it is to touch some.
@@ -179,8 +179,8 @@ def _on_tensor_files(recording: Trace) -> Mask:
 def _next_words(trace: str, shape: Shape, options: ReplayOptions, result: OutputPanel) -> list[str]:
     """Return what is most worth typing after this replay."""
     if result.output is not None:
-        return ["compare", trace, as_uri(result.output)]
-    given = [word for word in sys.argv[1:] if word not in _ONCE]
+        return ["compare", trace, shown(result.output)]
+    given = [without_secrets(word) for word in sys.argv[1:] if word not in _ONCE]
     for place in range(len(given) - 1, 0, -1):
         if given[place - 1 : place + 1] == ["--executor", "null"]:
             del given[place - 1 : place + 1]

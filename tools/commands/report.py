@@ -19,7 +19,7 @@ from iotrace.tools.say import say
 from iotrace.tools.sweep_file import is_sweep, read_sweep
 from iotrace.traces.errors import IotraceError, PlanError
 from iotrace.traces.remedies import with_remedy
-from iotrace.traces.stores import as_uri, is_remote, local_path
+from iotrace.traces.stores import Place, is_remote, local_path, shown
 from iotrace.traces.verdict.verdict import VERDICT_COLUMNS
 from iotrace.traces.words import plural
 
@@ -28,7 +28,9 @@ def report(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="TRACE|RESULT|SWEEP", help="What to draw: a trace, a result, or a sweep's JSON."
+            parser=Place,
+            metavar="TRACE|RESULT|SWEEP",
+            help="What to draw: a trace, a result, or a sweep's JSON.",
         ),
     ],
     output: Annotated[
@@ -71,7 +73,7 @@ def report(
         _write_figures(page, figures, pdf=pdf, force=force)
     save_text(page.html(), output)
     drawn = plural(len(page.figures), "figure")
-    say(f"{drawn} in {as_uri(output)}")
+    say(f"{drawn} in {shown(output)}")
 
 
 def _page(source: str, root: Path) -> Page:

@@ -34,7 +34,7 @@ from iotrace.traces.selection import Selection
 from iotrace.traces.sharing.card import CARD, Card
 from iotrace.traces.sharing.publish import publish
 from iotrace.traces.sharing.share import ShareOptions, read_key
-from iotrace.traces.stores import as_uri
+from iotrace.traces.stores import shown
 from iotrace.traces.words import plural
 
 _LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}", re.ASCII)
@@ -163,5 +163,5 @@ def _say(card: Card, output: Path, card_path: Path, original: str, left_out: int
     say(f"{', '.join(parts)}, no leftovers found{part}")
     if card.tensors and card.tensor_names == "kept":
         say("tensor names are kept; --tensor-names key hides them too")
-    say(f"card: {as_uri(card_path)}; digest {card.digest}")
-    say_next("check", as_uri(output), "--shared", "--original", original)
+    say(f"card: {shown(card_path)}; digest {card.digest}")
+    say_next("check", shown(output), "--shared", "--original", original)

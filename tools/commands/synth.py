@@ -13,7 +13,7 @@ from iotrace.tools.output import check_output, save_trace
 from iotrace.tools.render import format_bytes
 from iotrace.tools.say import say
 from iotrace.traces.errors import IotraceError
-from iotrace.traces.stores import as_uri
+from iotrace.traces.stores import shown
 from iotrace.traces.summary import summarize
 from iotrace.traces.synth.layouts import LAYOUTS
 from iotrace.traces.synth.models import MODELS
@@ -64,4 +64,4 @@ def synth(
             f"synthetic: {saved} written by {plural(ranks, 'rank')} to "
             f"{plural(len(summary.files), 'file')}, no times"
         )
-        say_next("show", as_uri(output))
+        say_next("show", shown(output))

@@ -22,6 +22,7 @@ from iotrace.tools.render import Terminal, print_facts
 from iotrace.tools.say import say
 from iotrace.tools.verdict.answer import print_verdict, to_json
 from iotrace.traces.errors import PlanError
+from iotrace.traces.stores import Place
 from iotrace.traces.summary import TENSORS_ALONE, has_tensors_alone
 from iotrace.traces.verdict.verdict import VERDICT_COLUMNS, examine
 
@@ -29,7 +30,9 @@ from iotrace.traces.verdict.verdict import VERDICT_COLUMNS, examine
 def why(
     trace: Annotated[
         str | None,
-        typer.Argument(metavar="TRACE", help="A trace or a result: file, folder or URI."),
+        typer.Argument(
+            parser=Place, metavar="TRACE", help="A trace or a result: file, folder or URI."
+        ),
     ] = None,
     live: Annotated[
         int | None,
