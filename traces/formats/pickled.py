@@ -1,12 +1,13 @@
 """A pickle as a tree that nothing is executed for: calls stay calls, objects stay descriptions.
 
 `pickletools` names the opcodes; the stack machine here knows what each leaves behind, and nothing
-of the modules that a pickle names. A hostile pickle costs time and memory in proportion to its
-size.
+of the modules that a pickle names. A hostile pickle costs no more time and memory than a real one
+of the largest checkpoints.
 """
 
 from __future__ import annotations
 
+import gc
 import io
 import pickletools
 from collections.abc import Callable, Iterator, Mapping
@@ -14,16 +15,26 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
+from iotrace.traces.environment import available_memory_bytes
+
 _MAX_ARGUMENT_BYTES = 256 << 20
 _MAX_LINE_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
+# An index of DCP has 106 for each tensor, torch.save 30 to 40; a million tensors are large.
+MAX_OPCODES = 1 << 27
+# What they leave behind, in bytes of CPython; all else is a number or a place in a list. Real
+# pickles take 40 on average.
+_VALUE_BYTES = 40
+_LIST_BYTES, _MEMO_BYTES, _OBJECT_BYTES = 80, 140, 240
 
 
 class Pairs(list[tuple[Any, Any]]):
     """A dictionary: its pairs in order; keys may be anything."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class Global:
     """A class or function by its name."""
 
@@ -31,14 +42,14 @@ class Global:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Persistent:
     """An object outside the pickle; torch keeps storages so."""
 
     key: Any
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Object:
     """What calling something would have made, and what was put into it.
 
@@ -84,19 +95,40 @@ class _Mark:
 _MARK = _Mark()
 
 
-def parse(source: bytes | BinaryIO) -> Any:
+def parse(
+    source: bytes | BinaryIO, most_opcodes: int = MAX_OPCODES, limit_bytes: int | None = None
+) -> Any:
     """Return the tree of one pickle; a file is left right behind it.
 
+    Args:
+        source: the pickle.
+        most_opcodes: that it may have.
+        limit_bytes: most memory that the tree may take; by default half of what is there.
+
     Raises:
-        ValueError: it is no pickle, or a broken one.
+        ValueError: it is no pickle, or a broken one, or takes more than that.
     """
     machine = _Machine()
+    limit = left = limit_bytes or available_memory_bytes() // 2
+    collects = gc.isenabled()
+    gc.disable()  # or it goes through all that was built, again and again
     try:
-        for opcode, argument, _ in pickletools.genops(cast(BinaryIO, _Bounded(source))):
+        operations = pickletools.genops(cast(BinaryIO, _Bounded(source)))
+        for count, (opcode, argument, _) in enumerate(operations):
+            left -= _BYTES.get(opcode.name, _VALUE_BYTES)
+            if isinstance(argument, str | bytes | bytearray):
+                left -= 2 * len(argument)
+            if left < 0:
+                raise ValueError(f"a pickle that takes more than {limit:,} bytes of memory")
+            if count >= most_opcodes:
+                raise ValueError(f"a pickle of more than {most_opcodes:,} opcodes")
             machine.step(opcode.name, argument)
         return machine.stack.pop()
     except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError("a broken pickle") from error
+    finally:
+        if collects:
+            gc.enable()
 
 
 class _Bounded:
@@ -117,6 +149,8 @@ class _Bounded:
         """
         if count > _MAX_ARGUMENT_BYTES:
             raise ValueError(f"an argument of {count} bytes in a pickle")
+        if count <= _PIECE_BYTES:
+            return self._file.read(count)
         pieces = []
         while count > 0 and (piece := self._file.read(min(count, _PIECE_BYTES))):
             pieces.append(piece)
@@ -242,6 +276,15 @@ _CONSTANTS: Mapping[str, Callable[[], Any]] = MappingProxyType(
         "MARK": lambda: _MARK,
     }
 )
+_BYTES: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET", "LIST", "DICT"), _LIST_BYTES),
+        **dict.fromkeys(("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "FROZENSET"), _LIST_BYTES),
+        **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), _MEMO_BYTES),
+        **dict.fromkeys(("GLOBAL", "STACK_GLOBAL", "PERSID", "BINPERSID"), _LIST_BYTES),
+        **dict.fromkeys(("REDUCE", "NEWOBJ", "NEWOBJ_EX", "OBJ", "INST"), _OBJECT_BYTES),
+    }
+)
 _IGNORED = ("PROTO", "FRAME", "STOP", "READONLY_BUFFER")
 _ACTIONS: Mapping[str, Callable[[_Machine, Any], object]] = MappingProxyType(
     {
@@ -278,7 +321,10 @@ _ACTIONS: Mapping[str, Callable[[_Machine, Any], object]] = MappingProxyType(
 
 
 def children(node: Any) -> Iterator[tuple[object, Any]]:
-    """Yield what is in a container or an object, by key, position or attribute."""
+    """Yield what is in a container or an object, by key, position or attribute.
+
+    What is passed over is None, for who counts: many objects may have one list of arguments.
+    """
     if isinstance(node, Pairs):
         yield from _by_plain_key(node)
     elif isinstance(node, list | tuple):
@@ -286,15 +332,13 @@ def children(node: Any) -> Iterator[tuple[object, Any]]:
     elif isinstance(node, Object):
         yield from _by_plain_key(node.pairs)
         yield from enumerate(node.items)
-        if isinstance(node.arguments, tuple):
-            for argument in node.arguments:
-                if isinstance(argument, Pairs | list | tuple | Object):
-                    yield from (
-                        children(argument)
-                        if not isinstance(argument, Object)
-                        else (("", argument),)
-                    )
-        yield from node.attributes().items()
+        for argument in node.arguments if isinstance(node.arguments, tuple) else ():
+            if isinstance(argument, Pairs | list | tuple):
+                yield from children(argument)
+            else:
+                yield "", argument if isinstance(argument, Object) else None
+        for state in node.state if isinstance(node.state, tuple) else (node.state,):
+            yield from _by_plain_key(state) if isinstance(state, Pairs) else (("", None),)
 
 
 def _by_plain_key(pairs: Pairs) -> Iterator[tuple[object, Any]]:

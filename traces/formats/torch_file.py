@@ -9,8 +9,17 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
-from iotrace.traces.formats.pickled import Global, Object, Pairs, Persistent, children, parse
+from iotrace.traces.formats.pickled import (
+    MAX_OPCODES,
+    Global,
+    Object,
+    Pairs,
+    Persistent,
+    children,
+    parse,
+)
 from iotrace.traces.formats.piece import ITEM_BYTES, MAX_BYTES, Piece, sizes
+from iotrace.traces.schema import MAX_TEXT_BYTES
 
 ZIP_MAGIC = b"PK\x03\x04"
 PICKLE = "data.pkl"
@@ -18,6 +27,8 @@ STORAGES = "data/"
 # The first pickle of the legacy format: one number of ten bytes.
 LEGACY_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 PICKLE_MAX_BYTES = 1 << 29
+MAX_TENSORS = 1 << 22  # 400 bytes each until they are rows
+_MAX_DEPTH = 10_000  # pickle itself gives up before
 _LOCAL_HEADER = struct.Struct("<26xHH")
 _COUNT_BYTES = 8  # before each storage of the legacy format
 _MODULE_PARTS = ("_parameters", "_buffers", "_modules")
@@ -170,21 +181,34 @@ def tensors_with_lengths(root: Any) -> Iterator[tuple[Named, int]]:
     """Yield each tensor or bare storage, and the bytes of its storage.
 
     A container is entered once.
+
+    Raises:
+        ValueError: there are more, or deeper down, than any checkpoint has.
     """
     entered: dict[int, Any] = {}  # by id, and so kept alive
-    below = [("", root)]
-    while below:
-        name, node = below.pop()
+    inside: list[tuple[str, Iterator[tuple[object, Any]]]] = [("", iter((("", root),)))]
+    visited = tensors = 0
+    while inside:
+        above, nodes = inside[-1]
+        key, node = next(nodes, (None, inside))
+        if node is inside:
+            inside.pop()
+            continue
+        visited += 1
+        if visited > MAX_OPCODES:
+            raise ValueError(f"more than {MAX_OPCODES:,} values in a pickle")
+        name = _joined(above, key)
         leaf = _leaf(name, node)
         if leaf is not None:
+            tensors += 1
+            if tensors > MAX_TENSORS:
+                raise ValueError(f"more than {MAX_TENSORS:,} tensors in a pickle")
             yield leaf
-            continue
-        if isinstance(node, Pairs | list | tuple | Object):
-            if id(node) in entered:
-                continue
+        elif isinstance(node, Pairs | list | tuple | Object) and id(node) not in entered:
             entered[id(node)] = node
-            inside = list(_parts(node))
-            below += [(_joined(name, key), child) for key, child in reversed(inside)]
+            if len(inside) > _MAX_DEPTH or len(name) > MAX_TEXT_BYTES:
+                raise ValueError("a pickle that is nested too deeply")
+            inside.append((name, _parts(node)))
 
 
 def _joined(name: str, key: object) -> str:
@@ -206,8 +230,7 @@ def _parts(node: Any) -> Iterator[tuple[object, Any]]:
             yield from zip(names, inner, strict=False)
         else:
             for argument in arguments:
-                if isinstance(argument, Object | tuple | Pairs):
-                    yield "", argument
+                yield "", argument if isinstance(argument, Object | tuple | Pairs) else None
         return
     yield from children(node)
 
