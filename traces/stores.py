@@ -242,7 +242,7 @@ def shown(location: str | Path) -> str:
 
 def without_secrets(text: str) -> str:
     """Return a text with each URI in it as it may be shown."""
-    return re.sub(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s`'\"]+", lambda uri: shown(uri[0]), text)
+    return re.sub(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s`'\"]+", lambda uri: shown(uri[0]), text)
 
 
 def _s3(uri: str) -> tuple[fs.FileSystem, str]:
