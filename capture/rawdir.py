@@ -163,16 +163,20 @@ def read_command(raw_dir: Path) -> tuple[str, ...]:
     return tuple(map(str, command)) if isinstance(command, list) else ()
 
 
-def remove_raw_dir(raw_dir: Path) -> None:
-    """Remove raw logs and what capture put beside them; the folder too unless it holds more."""
-    rosters = raw_dir.glob(f"{ROSTER_PREFIX}*{ROSTER_SUFFIX}")
-    for path in (
+def files_of(raw_dir: Path) -> tuple[Path, ...]:
+    """Return what a capture puts into a folder of raw logs."""
+    return (
         *raw_dir.glob(f"*{SUFFIX}"),
         *raw_dir.glob("faults-*.perf"),
         raw_dir / "faults.refused",
-        *rosters,
+        *raw_dir.glob(f"{ROSTER_PREFIX}*{ROSTER_SUFFIX}"),
         raw_dir / DESCRIPTION,
-    ):
+    )
+
+
+def remove_raw_dir(raw_dir: Path) -> None:
+    """Remove raw logs and what capture put beside them; the folder too unless it holds more."""
+    for path in files_of(raw_dir):
         path.unlink(missing_ok=True)
     with suppress(OSError):
         raw_dir.rmdir()

@@ -164,6 +164,25 @@ def find_store(location: str | Path) -> tuple[fs.FileSystem, str]:
     raise _unknown_kind(uri)
 
 
+def store_place(location: str | Path) -> tuple[str, str, str]:
+    """Return the kind of store, its endpoint and the path in it: the same for one object.
+
+    Keys, regions and other settings that a URI may carry make no other place of it.
+
+    Raises:
+        StoreError: the location is not understood.
+    """
+    uri = as_uri(location)
+    with told(uri):
+        _, settings, path = _parsed(uri, _S3_SETTINGS)
+    scheme = scheme_of(uri)
+    endpoint = settings.get("endpoint_override", "")
+    if scheme == "s3":
+        endpoint = endpoint or _first_set(_ENDPOINT_VARIABLES)
+    endpoint = endpoint.rpartition("://")[2].rstrip("/").lower()
+    return "gs" if scheme == "gcs" else scheme, endpoint, path
+
+
 def corpus_names() -> list[str]:
     """Return the traces that come with the package."""
     return sorted(path.stem for path in CORPUS.glob(f"*{SUFFIX}"))

@@ -78,7 +78,7 @@ def test_a_disk_without_any_room_is_refused(small_trace: Path, small_disk: Path)
 def test_a_result_does_not_replace_its_recording(small_trace: Path, root: Path) -> None:
     """--force is for old results; the recording cannot be made again."""
     before = small_trace.read_bytes()
-    assert_refused(root, 2, small_trace, "-o", small_trace, "--force", words="recording")
+    assert_refused(root, 2, small_trace, "-o", small_trace, "--force", words="which is read")
     assert small_trace.read_bytes() == before
 
 

@@ -40,6 +40,27 @@ def test_every_verb_reads_and_writes_uris(tmp_path: Path) -> None:
     assert_one_line_error(iotrace(*wrong, cwd=tmp_path), 2, "no such bucket")
 
 
+@pytest.mark.usefixtures("store")
+def test_an_object_that_is_read_is_not_replaced(small_trace: Path) -> None:
+    """Named itself or by the folder that it lies in; another one there may be."""
+    bucket = f"s3://{BUCKET}"
+    for name in ("0", "1"):
+        done = iotrace("convert", small_trace, f"{bucket}/ranks/{name}.parquet")
+        assert done.returncode == 0, done.stderr
+    before = read_trace(f"{bucket}/ranks/0.parquet").metadata
+    own = f"{bucket}/ranks/0.parquet"
+    for source, target in (
+        (own, f"{own}?region=us-east-1"),
+        (f"{bucket}/ranks", own),
+        (f"{bucket}/ranks/", own),
+    ):
+        done = iotrace("share", source, "-o", target, "--force")
+        assert_one_line_error(done, 2, f"-o would replace {target}, which is read")
+    assert read_trace(own).metadata == before
+    done = iotrace("share", own, "-o", f"{bucket}/ranks/2.parquet", "--force")
+    assert done.returncode == 0, done.stderr
+
+
 def test_no_credentials_and_no_network_are_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

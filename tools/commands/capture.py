@@ -11,6 +11,7 @@ import typer
 
 from iotrace.capture import session
 from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption, size_option
+from iotrace.tools.destinations import check_apart
 from iotrace.tools.new_trace import WIDER, describe_trace
 from iotrace.tools.output import check_output
 from iotrace.tools.panels.panel import with_panels
@@ -92,6 +93,7 @@ def capture(
       iotrace capture -o ckpt.parquet --include '/scratch/*' -- torchrun train.py
       iotrace capture --min-size 1MiB -- python train.py
     """
+    check_apart({"-o": output}, folders={"--raw-dir": raw.raw_dir})
     check_output(output, force=force)
     options = session.CaptureOptions(
         raw_dir=raw.raw_dir or session.raw_dir_beside(output),

@@ -11,7 +11,8 @@ import typer
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
 from iotrace.tools.damage import is_whole, print_damage, print_damages
 from iotrace.tools.damage import to_json as damage_json
-from iotrace.tools.output import STDOUT, check_json, write_json
+from iotrace.tools.destinations import check_outputs
+from iotrace.tools.output import STDOUT, write_json
 from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal, file_name, print_facts, print_problems
 from iotrace.traces.check import check_trace, find_gaps
@@ -102,7 +103,7 @@ def check(
     unknown = [name for name in targets or () if name not in FILE_SYSTEMS]
     if unknown:
         raise IotraceError(f"--for knows {', '.join(FILE_SYSTEMS)}; not {unknown[0]}")
-    check_json(json_to, force=force)
+    check_outputs({}, json_to, inputs=(trace, other, original), force=force)
     damages = _checkpoints(trace)
     if damages:
         for given, option in (

@@ -8,7 +8,8 @@ import typer
 
 from iotrace.tools.arguments import ForceOption, JsonOption
 from iotrace.tools.contrast import contrast, print_contrast, to_json
-from iotrace.tools.output import STDOUT, check_json, write_json
+from iotrace.tools.destinations import check_outputs
+from iotrace.tools.output import STDOUT, write_json
 from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal
 from iotrace.traces.stores import Place
@@ -39,7 +40,7 @@ def compare(
       iotrace compare before.parquet after.parquet
       iotrace compare trace.parquet result.parquet --structure
     """
-    check_json(json_to, force=force)
+    check_outputs({}, json_to, inputs=(a, b), force=force)
     found = contrast((a, b), (read(a), read(b)))
     if json_to is not None:
         write_json(to_json(found), json_to)

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from iotrace.tools.arguments import ForceOption, QuietOption, output_path
+from iotrace.tools.destinations import check_apart, check_outputs
 from iotrace.tools.next_command import say_next
-from iotrace.tools.output import check_output, save_trace, save_with
+from iotrace.tools.output import save_trace, save_with
 from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.panels.scope import ScopePanel
 from iotrace.tools.reading import read
@@ -84,8 +85,10 @@ def convert(
       iotrace convert trace.parquet job.fio
       iotrace convert trace.parquet timeline.json
     """
-    check_output(target, force=force)
+    check_outputs({"OUT": target}, inputs=(source,), force=force)
     export = _export_format(target, to_format)
+    if export is not None and export.makes_more:
+        check_apart({"a log beside OUT": _log_named_as(source, target)}, inputs=(source,))
     selection = FileSelection(
         tuple(map(absolute_glob, scope.include or ())),
         tuple(map(absolute_glob, scope.exclude or ())),
@@ -124,6 +127,14 @@ def _export_format(target: Path, name: str | None) -> Format | None:
             f"or add --to: {names}"
         )
     return found
+
+
+def _log_named_as(source: str, target: Path) -> Path | None:
+    """Return the file that would be made beside `target` if it is called as `source` is."""
+    if is_remote(source) or is_remote(target):
+        return None
+    number = local_path(source).resolve().suffixes[-2:]
+    return local_path(target).with_name(f"{local_path(target).name}{''.join(number)}")
 
 
 def _read(source: str, name: str | None, selection: FileSelection, quiet: bool) -> Trace:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
+from iotrace.tools.destinations import check_outputs
 from iotrace.tools.new_trace import describe_trace
-from iotrace.tools.output import check_output, save_trace
+from iotrace.tools.output import save_trace
 from iotrace.tools.reading import read
 from iotrace.traces.errors import IotraceError
 from iotrace.traces.merge import merge_traces
@@ -40,10 +41,7 @@ def merge(
       iotrace merge node0.parquet node1.parquet -o job.parquet
       iotrace merge captures/ -o job.parquet
     """
-    check_output(output, force=force)
-    for trace in traces:
-        if output.exists() and Path(trace).exists() and output.samefile(trace):
-            raise IotraceError(f"{output} is one of the traces; name another file with -o")
+    check_outputs({"-o": output}, inputs=traces, force=force)
     parts = [read(trace) for trace in traces]
     if repeat := find_repeat(parts):
         first, second = (traces[place] for place in repeat)

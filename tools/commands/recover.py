@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from iotrace.capture import session
+from iotrace.capture.rawdir import files_of
 from iotrace.tools.arguments import ForceOption, OutputOption, QuietOption
+from iotrace.tools.destinations import check_outputs
 from iotrace.tools.new_trace import describe_trace
-from iotrace.tools.output import check_output, save_trace
+from iotrace.tools.output import save_trace
 
 # The raw logs do not say what the scope was.
 _NARROWED = "an --include given to the capture may have narrowed it: capture again without"
@@ -32,7 +34,7 @@ def recover(
     Examples:
       iotrace recover trace.parquet.raw -o trace.parquet
     """
-    check_output(output, force=force)
+    check_outputs({"-o": output}, inputs=files_of(raw_dir), force=force)
     trace = session.recover(raw_dir)
     save_trace(trace, output, force=force)
     if not quiet:

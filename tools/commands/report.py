@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from iotrace.tools.arguments import ForceOption, output_path, root_option
+from iotrace.tools.destinations import check_apart, check_outputs
 from iotrace.tools.figures.pdf import as_pdf
 from iotrace.tools.output import check_output, save_bytes, save_text
 from iotrace.tools.reading import read
@@ -67,10 +68,13 @@ def report(
     """
     if pdf and figures is None:
         raise PlanError("--pdf writes figures into a folder; name it with --figures")
-    check_output(output, force=force)
+    check_apart({"-o": output}, folders={"--figures": figures})
+    check_outputs({"-o": output}, inputs=(source,), force=force)
     page = _page(source, root)
     if figures is not None:
-        _write_figures(page, figures, pdf=pdf, force=force)
+        files = _figure_files(page, pdf=pdf)
+        check_apart({"-o": output} | {name: figures / name for name in files}, inputs=(source,))
+        _write_figures(files, figures, force=force)
     save_text(page.html(), output)
     drawn = plural(len(page.figures), "figure")
     say(f"{drawn} in {shown(output)}")
@@ -82,16 +86,25 @@ def _page(source: str, root: Path) -> Page:
     return trace_page(source, read(source, VERDICT_COLUMNS), root)
 
 
-def _write_figures(page: Page, folder: Path, *, pdf: bool, force: bool) -> None:
-    """Write the figures under their names.
+def _figure_files(page: Page, *, pdf: bool) -> dict[str, bytes]:
+    """Return the figures by the names of their files.
 
     Raises:
-        IotraceError: the folder cannot be made, or a PDF not drawn.
-        OutputExistsError: one of them is there and `force` is not given.
+        IotraceError: a PDF cannot be drawn.
     """
     files = {f"{figure.name}.svg": figure.svg.encode() for figure in page.figures}
     if pdf:
         files |= {f"{figure.name}.pdf": as_pdf(figure) for figure in page.figures}
+    return files
+
+
+def _write_figures(files: Mapping[str, bytes], folder: Path, *, force: bool) -> None:
+    """Write the figures under their names.
+
+    Raises:
+        IotraceError: the folder cannot be made.
+        OutputExistsError: one of them is there and `force` is not given.
+    """
     with ExitStack() as undo:
         if not is_remote(folder):
             folder = local_path(folder)

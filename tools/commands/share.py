@@ -17,11 +17,10 @@ from iotrace.tools.arguments import (
     TraceArgument,
     output_path,
 )
+from iotrace.tools.destinations import check_outputs
 from iotrace.tools.next_command import say_next
 from iotrace.tools.output import (
     STDOUT,
-    check_json,
-    check_output,
     save_text,
     save_trace,
     write_json,
@@ -130,11 +129,9 @@ def share(
       iotrace check public.parquet --shared --original trace.parquet
     """
     card_path = output.with_suffix(".md")
-    for path in (output, card_path):
-        check_output(path, force=force)
-    check_json(json_to, force=force)
-    if output.exists() and Path(trace).exists() and output.samefile(trace):
-        raise IotraceError(f"{output} is the original itself; name another file with -o")
+    check_outputs(
+        {"-o": output, "its card": card_path}, json_to, inputs=(trace, key_file), force=force
+    )
     if licence and not _LICENCE.fullmatch(licence):
         raise IotraceError(f"{licence!r} is no licence identifier; see https://spdx.org/licenses")
     options = ShareOptions(

@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from iotrace.tools.arguments import ForceOption, JsonOption, TraceArgument
+from iotrace.tools.destinations import check_outputs
 from iotrace.tools.first_screen import FILES_ON_FIRST_SCREEN, print_files, print_overview
 from iotrace.tools.listing import print_requests, print_tensors, request_rows, tensor_rows
 from iotrace.tools.next_command import requests_of_tensors, say_next
-from iotrace.tools.output import STDOUT, check_json, write_json
+from iotrace.tools.output import STDOUT, write_json
 from iotrace.tools.overview import look_at
 from iotrace.tools.overview import to_json as overview_json
 from iotrace.tools.reading import read
@@ -80,7 +81,7 @@ def show(
     if include and not (tensors or requests or files):
         raise IotraceError("--include chooses among what is listed; add --requests or --files")
     globs = tuple(map(absolute_glob, include or ()))
-    check_json(json_to, force=force)
+    check_outputs({}, json_to, inputs=(trace,), force=force)
     rows = read(trace)
     listed = rows.where(rows_on(rows, globs)) if globs else rows
     if json_to is not None:

@@ -32,6 +32,7 @@ from iotrace.tools.arguments import (
     output_path,
     root_option,
 )
+from iotrace.tools.destinations import check_apart
 from iotrace.tools.durations import format_duration
 from iotrace.tools.next_command import free_name, requests_of_tensors, say_next
 from iotrace.tools.output import STDOUT, check_json, check_output, write_json
@@ -102,6 +103,7 @@ def sweep(
     """
     begin = time.monotonic()
     budget_seconds = budget or _BUDGET_SECONDS
+    check_apart({"-o": output, "--json": json_to}, inputs=(trace,))
     earlier = _check_outputs(output, json_to, resume=resume, force=force)
     recording = read(trace)
     if has_tensors_alone(recording):

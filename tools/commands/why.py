@@ -12,10 +12,11 @@ from iotrace.replay.probe import Capability, probe
 from iotrace.replay.probe_cache import load_probe, save_probe
 from iotrace.tools.advice.advise import advise
 from iotrace.tools.arguments import ForceOption, JsonOption, root_option
+from iotrace.tools.destinations import check_outputs
 from iotrace.tools.live import print_live
 from iotrace.tools.live import to_json as live_json
 from iotrace.tools.next_command import requests_of_tensors, root_words, say_next
-from iotrace.tools.output import STDOUT, check_json, write_json
+from iotrace.tools.output import STDOUT, write_json
 from iotrace.tools.progress import progress, waiting
 from iotrace.tools.reading import read
 from iotrace.tools.render import Terminal, print_facts
@@ -73,7 +74,7 @@ def why(
       iotrace why --live 4711
       iotrace why trace.parquet --no-probe --json - | jq .episodes[0]
     """
-    check_json(json_to, force=force)
+    check_outputs({}, json_to, inputs=(trace,), force=force)
     if (live is None) == (trace is None):
         raise PlanError("name a trace, or a running job by --live PID")
     if live is not None:

@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar
 from typer import Option
 
 from iotrace.tools.arguments import ForceOption, JsonOption, output_path
-from iotrace.tools.output import check_json, check_output, is_stream
-from iotrace.traces.errors import PlanError
+from iotrace.tools.destinations import check_outputs
+from iotrace.tools.output import is_stream
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,6 @@ class OutputPanel:
             trace: the recording, which is not to be replaced.
 
         Raises:
-            IotraceError: as `check_output`.
-            PlanError: the result would replace the recording.
+            IotraceError: as `check_outputs`.
         """
-        if self.output is not None:
-            check_output(self.output, force=self.force)
-            recording = Path(trace)
-            if self.output.exists() and recording.exists() and self.output.samefile(recording):
-                raise PlanError(f"{self.output} is the recording itself; name another file with -o")
-        check_json(self.json_to, force=self.force)
+        check_outputs({"-o": self.output}, self.json_to, inputs=(trace,), force=self.force)
