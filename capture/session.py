@@ -38,9 +38,11 @@ from iotrace.traces.stores import is_remote
 from iotrace.traces.trace import Trace
 from iotrace.traces.version import tool_version
 from iotrace.traces.words import plural
+from iotrace.traces.writer import shortened
 
 # Of the processes that outlive the first one, most are on their way out.
 STRAGGLERS_SECONDS = 0.3
+_NAME_BYTES = 255  # Linux takes no more
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,9 @@ class Captured:
 
 def raw_dir_beside(output: Path) -> Path:
     """Return where the raw logs of a trace go by default: here, if it goes to another machine."""
-    name = output.name.partition("?")[0] + SUFFIX
-    return Path(name) if is_remote(output) else output.with_name(output.name + SUFFIX)
+    if is_remote(output):
+        return Path(output.name.partition("?")[0] + SUFFIX)
+    return output.with_name(shortened(output.name, _NAME_BYTES - len(SUFFIX)) + SUFFIX)
 
 
 def capture(command: Sequence[str], options: CaptureOptions) -> Captured:

@@ -16,7 +16,7 @@ from iotrace.traces.remedies import with_remedy
 from iotrace.traces.stores import as_uri, is_remote, is_writable, local_path, shown
 from iotrace.traces.trace import Trace
 from iotrace.traces.upload import check_remote_output, upload
-from iotrace.traces.writer import write_trace
+from iotrace.traces.writer import replacing, write_trace
 
 STDOUT = "-"
 Written = TypeVar("Written")
@@ -135,7 +135,8 @@ def save_bytes(content: bytes, path: Path) -> None:
         upload(io.BytesIO(content), as_uri(path), force=True)
         return
     try:
-        _replace(local_path(path), content)
+        with replacing(local_path(path)) as file:
+            file.write(content)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {with_remedy(error)}") from error
 
@@ -144,17 +145,3 @@ def is_stream(destination: str) -> bool:
     """Is it written as it is, like `-`, /dev/stderr or a named pipe?"""
     path = Path(destination)
     return destination == STDOUT or (path.exists() and not path.is_file() and not path.is_dir())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(draft, 0o666 & ~umask)  # mkstemp makes it private
-        os.replace(draft, path)
-    except BaseException:
-        os.unlink(draft)
-        raise

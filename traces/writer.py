@@ -22,6 +22,7 @@ from iotrace.traces.upload import upload
 
 ROWS_PER_GROUP = 1 << 20
 _SAMPLE_ROWS = 1 << 17
+_TEMPORARY_BYTES = 100  # of the name of a file, in that of its draft
 
 _DELTA = "DELTA_BINARY_PACKED"
 # Every row of these differs from the others, so no dictionary can pay.
@@ -64,7 +65,8 @@ def write_trace(trace: Trace, path: str | Path, force: bool = False) -> None:
 @contextmanager
 def replacing(target: Path) -> Iterator[BinaryIO]:
     """Give a new file that becomes `target` if the block ends well, and vanishes if not."""
-    temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
+    known = shortened(target.name, _TEMPORARY_BYTES)
+    temporary = target.with_name(f".{known}.{secrets.token_hex(4)}")
     try:
         with temporary.open("xb") as file:
             yield file
@@ -75,6 +77,12 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             temporary.unlink()
         raise
+
+
+def shortened(name: str, most_bytes: int) -> str:
+    """Return a file's name cut to so many bytes, which is what file systems count."""
+    stored = os.fsencode(name)
+    return name if len(stored) <= most_bytes else stored[:most_bytes].decode(errors="ignore")
 
 
 def _write_table(table: pa.Table, metadata: Metadata, file: BinaryIO) -> None:

@@ -165,3 +165,23 @@ def test_objects_are_one_by_store_and_key(
             continue
         with pytest.raises(IotraceError, match=r"would (both be|replace) s3://bucket/t\.parquet"):
             check_apart(outputs, inputs=inputs)
+
+
+@pytest.mark.parametrize("stem", ["\u00fc" * 122, "x" * 246])
+def test_the_longest_names_are_written(folder: Path, stem: str) -> None:
+    """255 bytes are a name; drafts and raw logs have names of their own."""
+    for suffix, command in (
+        (".parquet", ("share", "a.parquet", "-o")),
+        (".json", ("show", "a.parquet", "--json")),
+        (".html", ("report", "a.parquet", "-o")),
+        (".iolog", ("convert", "a.parquet")),
+        (".p", ("capture", "-q", "-o")),
+    ):
+        name = f"{stem}{suffix}".rjust(255 - len(os.fsencode(stem)) + len(stem), "y")
+        assert len(os.fsencode(name)) == 255
+        job = ("--", "dd", "if=/dev/zero", "of=made", "bs=4096", "count=1")
+        more = job if command[0] == "capture" else ()
+        done = iotrace(*command, name, *more, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert (folder / name).stat().st_size > 0
+    assert [*folder.glob(".*"), *folder.glob("*.raw")] == []
