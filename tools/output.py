@@ -7,13 +7,14 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from iotrace.traces.errors import IotraceError, OutputExistsError
 from iotrace.traces.remedies import with_remedy
-from iotrace.traces.stores import as_uri, is_remote, is_writable, local_path, shown
+from iotrace.traces.stores import as_uri, find_store, is_remote, is_writable, local_path, shown
 from iotrace.traces.trace import Trace
 from iotrace.traces.upload import check_remote_output, upload
 from iotrace.traces.writer import replacing, write_trace
@@ -90,7 +91,7 @@ def write_json(value: dict[str, Any], destination: str) -> None:
         sys.stdout.write(text)
         return
     if not is_stream(destination):
-        save_text(text, Path(destination))
+        save_all({Path(destination): text.encode()})
         return
     try:
         Path(destination).write_text(text)
@@ -120,28 +121,68 @@ def save_with(write: Callable[[Path], Written], path: Path, *, force: bool) -> W
         raise OutputError(f"cannot write {shown(path)}: {with_remedy(error)}") from error
 
 
-def save_text(text: str, path: Path) -> None:
-    """Write a text file, see `save_bytes`."""
-    save_bytes(text.encode(), path)
+def save_all(files: Mapping[Path, bytes]) -> None:
+    """Write files, each whole; all or none on this machine, one by one into a store.
+
+    Raises:
+        OutputError: the system refused; nothing is left behind here.
+        StoreError: the store did.
+    """
+    with ExitStack() as drafts:
+        for path, content in files.items():
+            drafts.enter_context(drafted(path, content))
 
 
-def save_bytes(content: bytes, path: Path) -> None:
-    """Write a file, whole or not at all.
+def save_with_text(trace: Trace, path: Path, text: str, text_path: Path, *, force: bool) -> None:
+    """Write a trace and the text that belongs to it: both or neither.
 
     Raises:
         OutputError: the system refused; nothing is left behind.
+        StoreError: the store did.
+    """
+    is_saved = False
+    try:
+        with drafted(text_path, text.encode()):
+            save_trace(trace, path, force=force)
+            is_saved = True
+    except BaseException:
+        if is_saved and not force:  # nothing was there before
+            _remove(path)
+        raise
+
+
+@contextmanager
+def drafted(path: Path, content: bytes) -> Iterator[None]:
+    """Give a file its content, and its name if the block ends well; else leave nothing.
+
+    Raises:
+        OutputError: the system refused.
+        StoreError: the store did, after the block.
     """
     if is_remote(path):
+        yield
         upload(io.BytesIO(content), as_uri(path), force=True)
         return
     try:
         with replacing(local_path(path)) as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # what has no room says so before the block
+            yield
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {with_remedy(error)}") from error
+        raise OutputError(f"cannot write {shown(path)}: {with_remedy(error)}") from error
 
 
 def is_stream(destination: str) -> bool:
     """Is it written as it is, like `-`, /dev/stderr or a named pipe?"""
     path = Path(destination)
     return destination == STDOUT or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError, IotraceError):
+        if not is_remote(path):
+            local_path(path).unlink()
+            return
+        store, key = find_store(path)
+        store.delete_file(key)

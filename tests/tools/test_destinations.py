@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from iotrace.traces.errors import IotraceError
 from .command import assert_one_line_error, iotrace
 
 _KEY = bytes(range(32))
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture
@@ -185,3 +188,44 @@ def test_the_longest_names_are_written(folder: Path, stem: str) -> None:
         assert done.returncode == 0, done.stderr
         assert (folder / name).stat().st_size > 0
     assert [*folder.glob(".*"), *folder.glob("*.raw")] == []
+
+
+@pytest.fixture
+def disk(folder: Path) -> Iterator[Path]:
+    """A file system of 1 MiB in pages, which is what its files take."""
+    mounted = folder / "disk"
+    mounted.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(mounted)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a file system needs root")
+    yield mounted
+    subprocess.run(["umount", str(mounted)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [
+        ("share a.parquet -o disk/p.parquet", ["p.md", "p.parquet"]),
+        ("convert a.parquet disk/j.fio", ["j.fio", "j.fio.0.iolog"]),
+        ("report a.parquet -o disk/r.html --figures disk", ["files.svg", "r.html"]),
+    ],
+)
+def test_files_that_belong_together_are_all_written_or_none(
+    folder: Path, disk: Path, command: str, written: list[str]
+) -> None:
+    """However much room there is, so that the same command can be given again."""
+    assert iotrace(*command.split(), cwd=folder).returncode == 0
+    made = {path.name: -(-path.stat().st_size // _PAGE_BYTES) for path in disk.iterdir()}
+    assert made.keys() >= set(written)
+    needed = sum(made.values())
+    for path in disk.iterdir():
+        path.unlink()
+    state = os.statvfs(disk)
+    ballast = disk / "ballast"
+    for room in {0, made[written[0]], made[written[1]], needed - 1}:
+        ballast.write_bytes(bytes((state.f_bfree - room) * _PAGE_BYTES))
+        done = iotrace(*command.split(), cwd=folder)
+        assert_one_line_error(done, 1, "No space left on device")
+        assert [path.name for path in disk.iterdir()] == ["ballast"]
+    ballast.unlink()
+    assert iotrace(*command.split(), cwd=folder).returncode == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from iotrace.traces.reader import read_trace
-from tests.servers import BUCKET, s3_environment, s3_server
+from tests.servers import BUCKET, refusing_proxy, s3_environment, s3_server
 
 from .command import assert_one_line_error, iotrace
 
@@ -83,3 +83,24 @@ def test_the_corpus_is_at_hand_by_name(tmp_path: Path) -> None:
     assert_one_line_error(iotrace("show", "corpus:pdc"), 2, "datastates-llm", "torchsnapshot")
     wrong = ("share", "corpus:dcp", "-o", "corpus:dcp")
     assert_one_line_error(iotrace(*wrong, cwd=tmp_path), 2, "only be read")
+
+
+def test_a_shared_trace_and_its_card_are_both_stored_or_none(
+    small_trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that takes no card: the same command can be given again."""
+    public = f"s3://{BUCKET}/public.parquet"
+
+    def refuses(method: str, path: str) -> bool:
+        return method in ("PUT", "POST") and ".md" in path
+
+    with s3_server() as endpoint, refusing_proxy(endpoint, refuses) as refusing:
+        for name, value in s3_environment(refusing).items():
+            monkeypatch.setenv(name, value)
+        done = iotrace("share", small_trace, "-o", public)
+        assert_one_line_error(done, 2, "public.md", "access denied")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        assert_one_line_error(iotrace("show", public), 2, "does not exist")
+        done = iotrace("share", small_trace, "-o", public)
+        assert done.returncode == 0, done.stderr
+        assert iotrace("check", public, "--shared").returncode == 0

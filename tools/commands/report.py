@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ import typer
 from iotrace.tools.arguments import ForceOption, output_path, root_option
 from iotrace.tools.destinations import check_apart, check_outputs
 from iotrace.tools.figures.pdf import as_pdf
-from iotrace.tools.output import check_output, save_bytes, save_text
+from iotrace.tools.output import check_output, save_all
 from iotrace.tools.reading import read
 from iotrace.tools.report import sweep_page, trace_page
 from iotrace.tools.report_page import Page
@@ -71,11 +71,18 @@ def report(
     check_apart({"-o": output}, folders={"--figures": figures})
     check_outputs({"-o": output}, inputs=(source,), force=force)
     page = _page(source, root)
-    if figures is not None:
-        files = _figure_files(page, pdf=pdf)
-        check_apart({"-o": output} | {name: figures / name for name in files}, inputs=(source,))
-        _write_figures(files, figures, force=force)
-    save_text(page.html(), output)
+    files = {output: page.html().encode()}
+    with ExitStack() as made:
+        if figures is not None:
+            contents = _figure_files(page, pdf=pdf)
+            paths = {name: figures / name for name in contents}
+            check_apart({"-o": output, **paths}, inputs=(source,))
+            _make_folder(figures, made)
+            for name, path in paths.items():
+                check_output(path, force=force)
+                files[path] = contents[name]
+        save_all(files)
+        made.pop_all()
     drawn = plural(len(page.figures), "figure")
     say(f"{drawn} in {shown(output)}")
 
@@ -98,28 +105,21 @@ def _figure_files(page: Page, *, pdf: bool) -> dict[str, bytes]:
     return files
 
 
-def _write_figures(files: Mapping[str, bytes], folder: Path, *, force: bool) -> None:
-    """Write the figures under their names.
+def _make_folder(folder: Path, undo: ExitStack) -> None:
+    """Make the folder of the figures, and those above it; `undo` removes what was made.
 
     Raises:
-        IotraceError: the folder cannot be made.
-        OutputExistsError: one of them is there and `force` is not given.
+        IotraceError: it cannot be made.
     """
-    with ExitStack() as undo:
-        if not is_remote(folder):
-            folder = local_path(folder)
-            made = [one for one in (folder, *folder.parents) if not one.exists()]
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                cause = with_remedy(error)
-                raise IotraceError(f"cannot make the folder {folder}: {cause}") from error
-            undo.callback(_remove_empty, made)
-        for name in files:
-            check_output(folder / name, force=force)
-        for name, content in files.items():
-            save_bytes(content, folder / name)
-        undo.pop_all()
+    if is_remote(folder):
+        return
+    folder = local_path(folder)
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise IotraceError(f"cannot make the folder {folder}: {with_remedy(error)}") from error
+    undo.callback(_remove_empty, made)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

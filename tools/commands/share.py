@@ -19,12 +19,7 @@ from iotrace.tools.arguments import (
 )
 from iotrace.tools.destinations import check_outputs
 from iotrace.tools.next_command import say_next
-from iotrace.tools.output import (
-    STDOUT,
-    save_text,
-    save_trace,
-    write_json,
-)
+from iotrace.tools.output import STDOUT, save_with_text, write_json
 from iotrace.tools.panels.panel import with_panels
 from iotrace.tools.reading import read
 from iotrace.tools.say import say
@@ -143,8 +138,8 @@ def share(
     original = read(trace)
     shared = publish(original, options)
     card = Card.of(shared.metadata)
-    save_trace(shared, output, force=force)
-    save_text(card.to_markdown(output.name), card_path)
+    text = card.to_markdown(output.name)
+    save_with_text(shared, output, text, card_path, force=force)
     if json_to is not None:
         stored: Any = shared.metadata.extra[CARD]
         write_json(stored, json_to)

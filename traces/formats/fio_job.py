@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -50,17 +51,21 @@ def write(trace: Trace, target: Path) -> list[str]:
         for process, thread in streams
     ]
     logs = [_log_path(target, number) for number in range(len(parts))]
-    if not target.exists():  # else it is to be replaced, and they with it
-        for path in logs:
-            if path.exists():
-                raise OutputExistsError(f"{path} exists; name another job file, or remove it")
-    for path, part in zip(logs, parts, strict=True):
-        with replacing(path) as file:
-            text = (f"{line}\n" for line in log(part, left, names.__getitem__))
+    is_new = not target.exists()  # else it is to be replaced, and they with it
+    for path in logs if is_new else ():
+        if path.exists():
+            raise OutputExistsError(f"{path} exists; name another job file, or remove it")
+    with ExitStack() as made:
+        for path, part in zip(logs, parts, strict=True):
+            with replacing(path) as file:
+                text = (f"{line}\n" for line in log(part, left, names.__getitem__))
+                file.writelines(line.encode("utf-8", "surrogateescape") for line in text)
+            if is_new:
+                made.callback(path.unlink, missing_ok=True)
+        with replacing(target) as file:
+            text = (f"{line}\n" for line in _job(trace, target, streams, parts, names))
             file.writelines(line.encode("utf-8", "surrogateescape") for line in text)
-    with replacing(target) as file:
-        text = (f"{line}\n" for line in _job(trace, target, streams, parts, names))
-        file.writelines(line.encode("utf-8", "surrogateescape") for line in text)
+        made.pop_all()
     left.say("the order between threads: fio runs each log on its own")
     left.say("folders and renames: files have flat names, below the folder that fio runs in")
     return left.sentences()
