@@ -102,6 +102,13 @@ def test_what_is_read_is_not_replaced(folder: Path, command: str, told: str) -> 
     assert _state(folder) == before
 
 
+@pytest.mark.parametrize("place", [".", "/", "..", "ranks"])
+def test_a_card_beside_a_folder_is_refused(folder: Path, place: str) -> None:
+    """What has no last name cannot be given another suffix."""
+    done = iotrace("share", "a.parquet", "-o", place, cwd=folder)
+    assert_one_line_error(done, 2, f"{place} is a folder; give the name of a file")
+
+
 def test_a_figure_does_not_replace_what_is_drawn(folder: Path) -> None:
     """Their names are known when they are drawn, before any is written."""
     shutil.copy(folder / "a.parquet", folder / "files.svg")

@@ -123,6 +123,8 @@ def share(
       iotrace share trace.parquet --tensor-names key --step 3 --rank 0
       iotrace check public.parquet --shared --original trace.parquet
     """
+    if not output.name:
+        raise IotraceError(f"{output} is a folder; give the name of a file in it")
     card_path = output.with_suffix(".md")
     check_outputs(
         {"-o": output, "its card": card_path}, json_to, inputs=(trace, key_file), force=force
