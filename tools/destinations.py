@@ -20,14 +20,14 @@ from iotrace.traces.stores import (
     store_place,
 )
 
-Place = str | Path
+FileOrUri = str | Path
 
 
 def check_outputs(
     files: Mapping[str, Path | None],
     json_to: str | None = None,
     *,
-    inputs: Sequence[Place | None] = (),
+    inputs: Sequence[FileOrUri | None] = (),
     force: bool,
 ) -> None:
     """Refuse what could not be written in the end, or would destroy what the command has or makes.
@@ -49,10 +49,10 @@ def check_outputs(
 
 
 def check_apart(
-    outputs: Mapping[str, Place | None],
+    outputs: Mapping[str, FileOrUri | None],
     *,
     folders: Mapping[str, Path | None] | None = None,
-    inputs: Sequence[Place | None] = (),
+    inputs: Sequence[FileOrUri | None] = (),
 ) -> None:
     """Refuse outputs that are one file, by whatever names, or that are an input.
 
@@ -84,7 +84,7 @@ def check_apart(
             raise IotraceError(f"{name} would replace {replaced}, which is read; name another file")
 
 
-def _names(place: Place) -> set[object]:
+def _names(place: FileOrUri) -> set[object]:
     """Return what two names of one file have in common: the real path, or what is there."""
     if is_remote(place):
         return {store_place(place)}
@@ -97,7 +97,7 @@ def _names(place: Place) -> set[object]:
     return names | {(found.st_dev, found.st_ino)}
 
 
-def _lies_in(folder: Path, place: Place) -> bool:
+def _lies_in(folder: Path, place: FileOrUri) -> bool:
     """Return whether a folder to make is the file `place`, or below it."""
     if is_remote(folder) or is_remote(place):
         return False
@@ -106,7 +106,7 @@ def _lies_in(folder: Path, place: Place) -> bool:
     )
 
 
-def _is_read(place: Place, source: Place) -> bool:
+def _is_read(place: FileOrUri, source: FileOrUri) -> bool:
     """Return whether a file that is there is `source`, or of that folder what is read."""
     if is_remote(place) != is_remote(source) or is_web(source):
         return False
@@ -118,7 +118,7 @@ def _is_read(place: Place, source: Place) -> bool:
     return any(names & _names(path) for path in _files_of(local_path(source)))
 
 
-def _is_read_in_store(place: Place, source: Place) -> bool:
+def _is_read_in_store(place: FileOrUri, source: FileOrUri) -> bool:
     kind, endpoint, path = store_place(place)
     folder = store_place(source)
     if folder == (kind, endpoint, path):

@@ -125,6 +125,36 @@ def local_path(location: str | Path) -> Path:
     return path
 
 
+def file_name(location: Path) -> str:
+    """Return the name of the file alone, without the settings that a URI may end with.
+
+    >>> file_name(Path("s3://bucket/t.parquet?region=eu-north-1"))
+    't.parquet'
+    """
+    return _apart(location)[0].name
+
+
+def with_suffix(location: Path, suffix: str) -> Path:
+    """Return the place beside `location` that has another suffix, in the same store.
+
+    >>> str(with_suffix(Path("s3://bucket/t.parquet?endpoint_override=10.0.0.1:9000"), ".md"))
+    's3:/bucket/t.md?endpoint_override=10.0.0.1:9000'
+    """
+    name, settings = _apart(location)
+    return Path(f"{name.with_suffix(suffix)}{settings}")
+
+
+def _apart(location: Path) -> tuple[Path, str]:
+    """Return a location without its settings, and these with their `?`; empty: none."""
+    if scheme_of(location) not in _OBJECTS:
+        return location, ""
+    text = str(location)
+    parts = _OBJECT.fullmatch(as_uri(location))
+    assert parts is not None  # it matches whatever has a scheme
+    settings = f"?{parts['settings']}" if parts["settings"] else ""
+    return Path(text.removesuffix(settings)), settings
+
+
 def check_uri(text: str) -> None:
     """Refuse a URI that is not complete or of no known kind; as typed, for a Path loses slashes.
 

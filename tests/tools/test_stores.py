@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from iotrace.traces.reader import read_trace
+from iotrace.traces.stores import find_store
 from tests.servers import BUCKET, refusing_proxy, s3_environment, s3_server
 
 from .command import assert_one_line_error, iotrace
@@ -104,3 +105,23 @@ def test_a_shared_trace_and_its_card_are_both_stored_or_none(
         done = iotrace("share", small_trace, "-o", public)
         assert done.returncode == 0, done.stderr
         assert iotrace("check", public, "--shared").returncode == 0
+
+
+def test_what_goes_beside_an_object_goes_into_the_same_store(
+    small_trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings end a URI, not the name of its file; an endpoint has dots of its own."""
+    with s3_server() as endpoint:
+        for name, value in s3_environment(endpoint).items():
+            if name != "AWS_ENDPOINT_URL":
+                monkeypatch.setenv(name, value)
+        settings = f"?endpoint_override={endpoint.rpartition('/')[2]}&scheme=http"
+        public, table = (f"s3://{BUCKET}/{name}{settings}" for name in ("p.parquet", "t.csv"))
+        assert iotrace("share", small_trace, "-o", public).returncode == 0
+        assert iotrace("convert", small_trace, table).returncode == 0
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        store, _ = find_store(public)
+        with store.open_input_stream(f"{BUCKET}/p.md") as card:
+            assert b"p.parquet" in (text := card.readall()) and b"endpoint" not in text
+        with store.open_input_stream(f"{BUCKET}/t.csv") as rows:
+            assert rows.readall().startswith(b'"layer",')

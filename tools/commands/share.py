@@ -28,7 +28,7 @@ from iotrace.traces.selection import Selection
 from iotrace.traces.sharing.card import CARD, Card
 from iotrace.traces.sharing.publish import publish
 from iotrace.traces.sharing.share import ShareOptions, read_key
-from iotrace.traces.stores import shown
+from iotrace.traces.stores import file_name, shown, with_suffix
 from iotrace.traces.words import plural
 
 _LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}", re.ASCII)
@@ -125,7 +125,7 @@ def share(
     """
     if not output.name:
         raise IotraceError(f"{output} is a folder; give the name of a file in it")
-    card_path = output.with_suffix(".md")
+    card_path = with_suffix(output, ".md")
     check_outputs(
         {"-o": output, "its card": card_path}, json_to, inputs=(trace, key_file), force=force
     )
@@ -140,7 +140,7 @@ def share(
     original = read(trace)
     shared = publish(original, options)
     card = Card.of(shared.metadata)
-    text = card.to_markdown(output.name)
+    text = card.to_markdown(file_name(output))
     save_with_text(shared, output, text, card_path, force=force)
     if json_to is not None:
         stored: Any = shared.metadata.extra[CARD]

@@ -26,6 +26,7 @@ from iotrace.traces.formats import (
 )
 from iotrace.traces.formats.source import Source
 from iotrace.traces.metadata import HistoryEntry
+from iotrace.traces.stores import file_name
 from iotrace.traces.trace import Trace
 from iotrace.traces.version import tool_version
 
@@ -172,7 +173,7 @@ def named(name: str, among: Sequence[Format]) -> Format:
 def by_suffix(path: Path) -> Format | None:
     """Return the format that the end of a target's name chooses, if any."""
     for format in exporters():
-        if path.name.lower().endswith(format.suffixes):
+        if file_name(path).lower().endswith(format.suffixes):
             return format
     return None
 
