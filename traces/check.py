@@ -26,14 +26,14 @@ _PLACED_OPS = (*DATA_OPS, "allocate", "truncate", "sync")
 _INT64_MAX = np.iinfo(np.int64).max
 
 
-Place = Callable[[Trace, int], str]
+RowName = Callable[[Trace, int], str]
 
 
 def _row(trace: Trace, row: int) -> str:
     return f"row {row}"
 
 
-def check_trace(trace: Trace, gaps: bool = True, place: Place = _row) -> list[str]:
+def check_trace(trace: Trace, gaps: bool = True, place: RowName = _row) -> list[str]:
     """Return the problems of `trace`, one sentence each; empty when there are none.
 
     Needs all columns. A problem of rows tells how many there are, and the first.
@@ -57,7 +57,7 @@ def find_gaps(trace: Trace) -> list[str]:
 
 
 def _found(
-    trace: Trace, checks: Mapping[str, Callable[[Trace], Mask]], place: Place = _row
+    trace: Trace, checks: Mapping[str, Callable[[Trace], Mask]], place: RowName = _row
 ) -> Iterator[str]:
     for what, check in checks.items():
         if (mask := check(trace)).any():

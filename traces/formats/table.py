@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotrace.traces.check import Place, check_trace, contradiction
+from iotrace.traces.check import RowName, check_trace, contradiction
 from iotrace.traces.errors import TraceFormatError
 from iotrace.traces.formats import (
     blktrace,
@@ -55,7 +55,7 @@ class Format:
     read: Callable[[Path], Trace] | None = None
     write: Callable[[Trace, Path], Sequence[str]] | None = None
     makes_more: bool = False
-    place: Callable[[Path], Place] | None = None
+    place: Callable[[Path], RowName] | None = None
 
 
 # In the order of guessing: the strictest first.
