@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_disk import mounted_tmpfs
+
 from .preload_job import LIBRARY, PYTHON, Captured, capture, capture_environment, compile_program
 
 WRITES = 5000
@@ -66,13 +68,8 @@ def test_a_signal_handler_may_write_at_any_instant(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting a file system needs root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted_tmpfs(tmp_path / "small", "256k") as folder:
+        yield folder
 
 
 def test_a_full_disk_costs_records_and_nothing_else(tmp_path: Path, small_disk: Path) -> None:

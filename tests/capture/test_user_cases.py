@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from iotrace.capture import session
 from iotrace.capture.collector import collect
 from iotrace.traces.check import check_trace
 from iotrace.traces.verdict.verdict import examine
+from tests.small_disk import mounted_tmpfs
 
 from .engine_job import EngineJob, Row, run_engine_job
 from .hooked_job import run_job
@@ -124,13 +124,8 @@ def test_a_refused_direct_write_tells_why(cases: EngineJob) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 40 MiB at the folder `traced`."""
-    folder = tmp_path / "traced"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=40M", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("mounting a file system needs root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted_tmpfs(tmp_path / "traced", "40m") as folder:
+        yield folder
 
 
 def test_a_full_disk_is_told_by_its_own_name(small_disk: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from iotrace.replay.transforms.select import Select
 from iotrace.traces.errors import IotraceError, PlanError, ReplayError
 from iotrace.traces.reader import read_trace
 from iotrace.traces.summary import summarize
+from tests.small_disk import mounted_tmpfs
 
 from .seccomp import IO_URING_SETUP, forbid
 from .session_run import NOTHING, SAVE_AND_LOAD, nothing_is_left, run
@@ -45,13 +46,8 @@ def memory() -> Iterator[Path]:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """Return a file system of 4 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted_tmpfs(tmp_path / "small", "4m") as folder:
+        yield folder
 
 
 def test_what_kept_requests_from_being_as_recorded_is_said(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from iotrace.tools.destinations import check_apart
 from iotrace.traces.errors import IotraceError
+from tests.small_disk import mounted_tmpfs
 
 from .command import assert_one_line_error, iotrace
 
@@ -20,7 +20,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 @pytest.fixture
 def folder(small_trace: Path, tmp_path: Path) -> Path:
     """Return a folder to run in: a trace under names, and a folder of two."""
-    work = tmp_path / "work"
+    work = tmp_path / "job"
     for made in ("ranks", "raw"):
         (work / made).mkdir(parents=True)
     for name in ("a.parquet", "in.md", "ranks/0.parquet", "ranks/1.parquet", "raw/1-2-a.raw"):
@@ -48,7 +48,7 @@ def _state(folder: Path) -> dict[str, tuple[int, bytes]]:
         ("share a.parquet -o later.parquet --json to", "-o and --json would both be"),
         ("share a.parquet -o s.parquet --json here/s.parquet", "-o and --json would both be"),
         ("replay a.parquet -o r --json r", "-o and --json would both be r"),
-        ("sweep a.parquet -o r --json ../work/r", "-o and --json would both be r"),
+        ("sweep a.parquet -o r --json ../job/r", "-o and --json would both be r"),
         ("report a.parquet -o page --figures page", "--figures needs a folder where -o puts"),
         ("report a.parquet -o page --figures page/deep", "--figures needs a folder where -o puts"),
         ("report a.parquet -o ranks/files.svg --figures ranks", "-o and files.svg would both be"),
@@ -200,13 +200,8 @@ def test_the_longest_names_are_written(folder: Path, stem: str) -> None:
 @pytest.fixture
 def disk(folder: Path) -> Iterator[Path]:
     """A file system of 1 MiB in pages, which is what its files take."""
-    mounted = folder / "disk"
-    mounted.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(mounted)]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("mounting a file system needs root")
-    yield mounted
-    subprocess.run(["umount", str(mounted)], check=True)
+    with mounted_tmpfs(folder / "disk", "1m") as mounted:
+        yield mounted
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_disk import mounted_tmpfs
+
 from .command import assert_one_line_error, iotrace
 from .conftest import Make, checkpoint_rows
 
@@ -14,13 +16,8 @@ from .conftest import Make, checkpoint_rows
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 512 KiB, half of what the small trace writes."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("mounting a file system needs root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted_tmpfs(tmp_path / "small", "512k") as folder:
+        yield folder
 
 
 def assert_refused(root: Path, status: int, trace: Path, *options: object, words: str) -> None:

@@ -1,7 +1,6 @@
 """Written and read back, a trace is the same; a failed write leaves nothing behind."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from iotrace.traces.reader import read_metadata, read_trace
 from iotrace.traces.schema import COLUMNS, FORMAT_VERSION, METADATA_KEY, REQUIRED_COLUMNS
 from iotrace.traces.trace import Strings, Trace
 from iotrace.traces.writer import ROWS_PER_GROUP, write_trace
+from tests.small_disk import mounted_tmpfs
 from tests.traces.conftest import ODD_PATH, rich_columns, rich_metadata, small_trace
 
 
@@ -92,15 +92,8 @@ def test_a_folder_is_never_replaced(tmp_path: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a file system of 1 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "tmpfs", folder])
-    if mount.returncode != 0:
-        pytest.skip("this container may not mount")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    with mounted_tmpfs(tmp_path / "small", "1m") as folder:
+        yield folder
 
 
 def test_a_disk_that_fills_is_told_and_leaves_nothing_behind(small_disk: Path) -> None:

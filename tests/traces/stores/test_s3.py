@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,22 +14,10 @@ from iotrace.traces.reader import read_metadata, read_trace
 from iotrace.traces.stores import StoreError, find_store
 from iotrace.traces.trace import Trace
 from iotrace.traces.writer import write_trace
-from tests.servers import BUCKET, s3_environment, s3_server
+from tests.servers import BUCKET, s3_environment
 from tests.traces.conftest import rich_columns, rich_metadata, small_trace
 
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """One server for all tests; each uses names of its own."""
-    with s3_server() as serving:
-        yield serving
-
-
-@pytest.fixture(autouse=True)
-def environment(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user with credentials."""
-    for name, value in s3_environment(endpoint).items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 def test_a_trace_goes_and_comes_back(tmp_path: Path) -> None:

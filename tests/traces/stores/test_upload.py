@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 from iotrace.traces.stores import StoreError, find_store
 from iotrace.traces.upload import upload
-from tests.servers import BUCKET, refusing_proxy, s3_environment, s3_server
+from tests.servers import BUCKET, refusing_proxy
 
 OLD = b"what was there"
 NEW_BYTES = 20 << 20  # more parts than one
@@ -23,19 +22,7 @@ REFUSED = {
     "CompleteMultipartUpload": r"POST .*\?uploadId=",
 }
 
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """One server for all tests; each uses names of its own."""
-    with s3_server() as serving:
-        yield serving
-
-
-@pytest.fixture(autouse=True)
-def environment(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user with credentials."""
-    for name, value in s3_environment(endpoint).items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 def uri_of(name: str) -> str:
